@@ -1,0 +1,68 @@
+"""What a stage may ask of a model, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sam3_stream.core.prompts import Prompt, SessionPrompt
+from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
+
+SessionState = dict[str, npt.NDArray[np.generic]]
+
+
+class TrackingSession(Protocol):
+    """The memory of one stream. Not thread-safe; owned by the memory tracker stage.
+
+    Sizes of all state are fixed by the number of objects: nothing grows with the number of frames.
+    """
+
+    def step(self, encoded: EncodedFrame, prompts: Sequence[SessionPrompt] = ()) -> TrackedFrame:
+        """Apply the prompts to this frame and track every object on it.
+
+        Frames come in stream order; some may have been left out. The result lists every live object in order of id,
+        the absent ones too (`present=False`, empty mask).
+
+        Raises:
+            PromptError: A prompt that the model cannot use; the other objects are as before.
+            CapacityError: More objects than there is room for.
+        """
+
+    def remove(self, object_id: int) -> None:
+        """Forget an object and free its room. Its id is never used again. Unknown ids are ignored."""
+
+    def snapshot(self) -> SessionState:
+        """All state as plain arrays, such that a session that restores it gives the same results bit for bit."""
+
+    def restore(self, state: SessionState) -> None:
+        """Become the session that made this snapshot."""
+
+    def close(self) -> None:
+        """Free everything. Safe to call twice."""
+
+
+class VideoModel(Protocol):
+    """Weights and an image encoder, without state: one serves many streams."""
+
+    @property
+    def name(self) -> str:
+        """Name for headers and logs, such as ``"lite"``."""
+
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Raise `PromptError` now when this model can never use the prompt (an unknown phrase, …)."""
+
+    def encode(self, frames: Sequence[Frame]) -> list[EncodedFrame]:
+        """Encode a batch of frames, possibly of several streams. Called from one thread at a time."""
+
+    def open_session(self, new_object_id: Callable[[], int]) -> TrackingSession:
+        """Open the memory for one stream.
+
+        Args:
+            new_object_id: Gives the next public id, for objects that the session finds by itself (phrases).
+        """
+
+    def close(self) -> None:
+        """Free the weights. Safe to call twice."""
