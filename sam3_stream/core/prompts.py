@@ -1,4 +1,4 @@
-"""What a user may say about a stream: clicks, boxes, masks and phrases.
+"""What a user may say about a stream: clicks, boxes, masks, phrases and exemplars.
 
 Coordinates are pixels of the displayed source frame (after rotation), x right, y down. `time_s` is stream time in
 seconds; a prompt takes effect on the first frame at or after it. Prompts with the same `name` speak of one object.
@@ -107,7 +107,37 @@ class TextPrompt(_Timed):
         """A phrase fits every picture."""
 
 
-Prompt = PointPrompt | BoxPrompt | MaskPrompt | TextPrompt
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemplarPrompt(_Timed):
+    """A concept shown by examples: every object like those in the boxes, from `time_s` on.
+
+    Attributes:
+        boxes_xyxy: Boxes (x0, y0, x1, y1) in pixels on the frame that the prompt takes effect on.
+        positive: For each box, whether it shows the concept (True) or what is not meant (False).
+        text: A phrase that goes with the boxes; empty when the boxes alone say it.
+    """
+
+    boxes_xyxy: tuple[tuple[float, float, float, float], ...]
+    positive: tuple[bool, ...]
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        _Timed.__post_init__(self)
+        if not self.boxes_xyxy or len(self.positive) != len(self.boxes_xyxy):
+            raise PromptError(
+                f"exemplars need one box or more and a positive or negative mark for each, "
+                f"got {len(self.boxes_xyxy)} boxes and {len(self.positive)} marks"
+            )
+        for x0, y0, x1, y1 in self.boxes_xyxy:
+            BoxPrompt(x0=x0, y0=y0, x1=x1, y1=y1)
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise `PromptError` unless every box lies inside a picture of this size."""
+        for x0, y0, x1, y1 in self.boxes_xyxy:
+            BoxPrompt(x0=x0, y0=y0, x1=x1, y1=y1).check_size(width, height)
+
+
+Prompt = PointPrompt | BoxPrompt | MaskPrompt | TextPrompt | ExemplarPrompt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,11 +167,41 @@ class ObjectPrompt:
 
 @dataclass(frozen=True, slots=True)
 class ConceptPrompt:
-    """A phrase as a tracking session is given it; objects that it finds carry `prompt_id` and `label`."""
+    """A phrase, or exemplar boxes, as a tracking session is given it.
+
+    Objects that it finds carry `prompt_id` and `label`. Given again with the same `prompt_id` it replaces the concept:
+    the objects of the old one end.
+
+    Attributes:
+        prompt_id: Id of the prompt.
+        text: The phrase; empty when exemplar boxes alone say what is meant.
+        label: What to call the objects.
+        exemplar_boxes_xyxy: Boxes (x0, y0, x1, y1) in pixels of the frame that the prompt comes with.
+        exemplar_positive: For each box, whether it shows the concept or what is not meant.
+        score_threshold: Confidence a detection needs, 0 to 1; the model's own when None.
+        max_objects: At most so many objects of this concept at a time; as many as there is room for when None.
+    """
 
     prompt_id: str
     text: str
     label: str
+    exemplar_boxes_xyxy: tuple[tuple[float, float, float, float], ...] = ()
+    exemplar_positive: tuple[bool, ...] = ()
+    score_threshold: float | None = None
+    max_objects: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text.strip() and not self.exemplar_boxes_xyxy:
+            raise PromptError("a concept needs a phrase or an exemplar box: say what to look for, such as --text dog")
+        if len(self.exemplar_positive) != len(self.exemplar_boxes_xyxy):
+            raise PromptError(
+                f"each exemplar box needs a positive or negative mark, got {len(self.exemplar_boxes_xyxy)} boxes and "
+                f"{len(self.exemplar_positive)} marks"
+            )
+        if self.score_threshold is not None and not 0.0 <= self.score_threshold <= 1.0:
+            raise PromptError(f"a score threshold must lie between 0 and 1, got {self.score_threshold}")
+        if self.max_objects is not None and self.max_objects < 1:
+            raise PromptError(f"the limit on objects must be 1 or more, got {self.max_objects}")
 
 
 SessionPrompt = ObjectPrompt | ConceptPrompt

@@ -155,6 +155,21 @@ class TrackedObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Retraction:
+    """An object that was shown and turned out to be none: what was said of it on these frames is taken back.
+
+    Attributes:
+        object_id: Its public id, which is never used again.
+        first_sequence: Number of the first frame that showed it.
+        last_sequence: Number of the last frame that showed it.
+    """
+
+    object_id: int
+    first_sequence: int
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedFrame:
     """A frame, its objects, and how the masks came about.
 
@@ -164,6 +179,7 @@ class TrackedFrame:
         state: ``tracked`` by the model, ``propagated`` from an earlier frame by motion, or ``held`` as they were.
         resolution: (width, height) in pixels that the model saw; None when it saw nothing.
         mask_age: How many frames ago the model made the masks; 0 for ``tracked``.
+        retracted: Objects of earlier frames that this frame takes back.
     """
 
     frame: Frame
@@ -171,6 +187,7 @@ class TrackedFrame:
     state: FrameState = "tracked"
     resolution: tuple[int, int] | None = None
     mask_age: int = 0
+    retracted: tuple[Retraction, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (self.frame.height, self.frame.width)
