@@ -1,4 +1,4 @@
-"""The records that flow between stages: `Frame`, `EncodedFrame`, `TrackedFrame`.
+"""The records that flow between stages: `Frame`, `EncodedFrame`, `TrackedFrame`, and `StreamInfo` before them.
 
 They are frozen and validate on construction, so a stage never has to doubt what it was given.
 Coordinates are pixels of the displayed source frame (after rotation), x right, y down.
@@ -6,6 +6,7 @@ Coordinates are pixels of the displayed source frame (after rotation), x right, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -96,6 +97,54 @@ class Frame:
     def time_s(self) -> float:
         """Presentation time in seconds."""
         return float(self.pts * self.time_base)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a source says about its video before the first frame.
+
+    Attributes:
+        width: Displayed width in pixels.
+        height: Displayed height in pixels.
+        time_base: Seconds per unit of every frame's `pts`.
+        average_rate: Frames per second that the header names; None where it names none.
+        frame_count: Number of frames that the header names; a hint, headers lie. None where it names none.
+        duration_s: Duration in seconds that the header names; None for live sources.
+        rotation: Clockwise degrees from the coded to the displayed picture.
+        sample_aspect_ratio: Width of a displayed pixel over its height; None for square or unknown.
+        has_audio: Whether the source carries an audio track, too.
+    """
+
+    width: int
+    height: int
+    time_base: Fraction
+    average_rate: Fraction | None = None
+    frame_count: int | None = None
+    duration_s: float | None = None
+    rotation: int = 0
+    sample_aspect_ratio: Fraction | None = None
+    has_audio: bool = False
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.height < 1:
+            raise ValueError(f"a picture has at least one pixel, got {self.width}x{self.height}")
+        if self.time_base <= 0:
+            raise ValueError(f"time_base must be positive, got {self.time_base}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """What a run says of itself at the head of its outputs. Nothing in it depends on when or where it ran.
+
+    Attributes:
+        input: Name of the input.
+        model: Name of the model.
+        prompts: The prompts, each as `describe_prompt` of `core.masks_format` gives it.
+    """
+
+    input: str
+    model: str
+    prompts: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
