@@ -1,0 +1,246 @@
+"""Source, stages and sinks, joined by bounded channels, one thread each.
+
+::
+
+    source ─▶ stage ─▶ … ─▶ fan-out ─┬▶ sink
+                                     ├▶ sink
+                                     └▶ whoever iterates the pipeline
+
+A sink that fails is finalised as far as it can be and left out; the others go on, and the error is raised at the end.
+When the last sink has failed the pipeline stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from sam3_stream.core.errors import Sam3StreamError
+from sam3_stream.core.records import TrackedFrame
+from sam3_stream.runtime.channel import Cancelled, Channel, OverflowPolicy
+from sam3_stream.runtime.worker import Stage, Worker, feed
+
+
+class Source(Protocol):
+    """What yields frames: a decoder."""
+
+    @property
+    def info(self) -> Any:
+        """Facts of the stream that sinks need before the first frame."""
+
+    def __iter__(self) -> Any:
+        """Yield `Frame`s in order."""
+
+    def close(self) -> None:
+        """Let go of the file or connection. Safe to call twice."""
+
+
+class Sink(Protocol):
+    """What takes tracked frames out of the pipeline."""
+
+    @property
+    def name(self) -> str:
+        """Name for errors, thread names and metrics."""
+
+    def open(self, info: Any, header: Any) -> None:
+        """Prepare to write; called once, before the first frame."""
+
+    def write(self, tracked: TrackedFrame) -> None:
+        """Write one frame."""
+
+    def close(self) -> None:
+        """Finalise. Safe after a failed write, and to call twice."""
+
+
+class Pipeline:
+    """Runs a source through stages into sinks.
+
+    Iterate it to get every `TrackedFrame` as well, or call `run` when the sinks are all you want::
+
+        with Pipeline(video, [encoder, tracker], sinks=[overlay]) as pipeline:
+            for tracked in pipeline:
+                print(tracked.frame.time_s, len(tracked.present))
+
+    Args:
+        source: Iterated once, in a thread of its own. The pipeline closes it.
+        stages: In flow order; the last one puts out `TrackedFrame`s.
+        sinks: Each gets every tracked frame through a channel and a thread of its own.
+        header: Handed to `Sink.open` beside ``source.info``: what made the results.
+        queue_size: Capacity of every channel, in records.
+        policy: Overflow policy of the channels before the last stage: ``block`` for files (every frame goes
+            through), ``latest`` for live sources (stay close to now, count what is dropped).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        stages: Sequence[Stage],
+        *,
+        sinks: Sequence[Sink] = (),
+        header: Any = None,
+        queue_size: int = 4,
+        policy: OverflowPolicy = "block",
+    ) -> None:
+        self._source = source
+        self._sinks = tuple(sinks)
+        self._header = header
+        self._queue_size = queue_size
+        self._stop = threading.Event()
+        self._started = False
+        self._outlets: list[Channel[TrackedFrame]] = []
+        self._sink_outlets: list[Channel[TrackedFrame]] = []
+        self._workers: list[Worker] = []
+        self.channels: list[Channel[Any]] = []
+        self._wire(stages, policy)
+
+    @property
+    def errors(self) -> tuple[BaseException, ...]:
+        """Everything that has gone wrong so far, in flow order."""
+        return tuple(worker.error for worker in self._workers if worker.error is not None)
+
+    def start(self) -> None:
+        """Open the sinks and start every thread.
+
+        Raises:
+            OutputError: A sink cannot be opened; the ones opened before it are closed again.
+        """
+        if self._started:
+            raise RuntimeError("this pipeline has been started already; build another one")
+        self._started = True
+        self._open_sinks()
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self) -> None:
+        """Take no more frames from the source; what is under way goes through and the outputs are finished."""
+        self._stop.set()
+
+    def cancel(self) -> None:
+        """Drop what is under way. The outputs are finished with what they have been given."""
+        self._stop.set()
+        for channel in self.channels:
+            channel.cancel()
+
+    def run(self) -> None:
+        """Start, and return when every output is finished.
+
+        Raises:
+            Sam3StreamError: The first error in flow order; `errors` has them all.
+        """
+        self.start()
+        self._finish()
+
+    def __iter__(self) -> Generator[TrackedFrame, None, None]:
+        """Start, and yield every tracked frame; leaving the loop early stops the pipeline as `stop` does."""
+        outlet = self._add_outlet("iteration")
+        self.start()
+        try:
+            yield from _until_error(outlet)
+        except GeneratorExit:
+            self.stop()
+            outlet.cancel()
+        finally:
+            self._finish()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.cancel()
+        self._source.close()
+
+    def _wire(self, stages: Sequence[Stage], policy: OverflowPolicy) -> None:
+        outbox: Channel[Any] = self._channel("source", policy)
+        self._workers.append(Worker("source", _source_loop(self._source, outbox, self._stop), outbox=outbox))
+        for position, stage in enumerate(stages):
+            inbox = outbox
+            outbox = self._channel(stage.name, "block" if position == len(stages) - 1 else policy)
+            self._workers.append(Worker(stage.name, _stage_loop(stage, inbox, outbox), inbox, outbox))
+        tracked = outbox
+        self._workers.append(Worker("fan_out", lambda: self._fan_out(tracked), inbox=tracked))
+        for sink in self._sinks:
+            outlet = self._add_outlet(sink.name)
+            self._sink_outlets.append(outlet)
+            self._workers.append(Worker(sink.name, _sink_loop(sink, outlet), inbox=outlet))
+
+    def _channel(self, name: str, policy: OverflowPolicy) -> Channel[Any]:
+        channel: Channel[Any] = Channel(self._queue_size, policy, name)
+        self.channels.append(channel)
+        return channel
+
+    def _add_outlet(self, name: str) -> Channel[TrackedFrame]:
+        outlet: Channel[TrackedFrame] = self._channel(name, "block")
+        self._outlets.append(outlet)
+        return outlet
+
+    def _fan_out(self, tracked_frames: Channel[TrackedFrame]) -> None:
+        """Copy every record to every outlet that is still open; end the outlets as the inbox ended."""
+        try:
+            for tracked in tracked_frames:
+                for outlet in self._outlets:
+                    _put_if_open(outlet, tracked)
+                if self._sink_outlets and all(outlet.cancelled for outlet in self._sink_outlets):
+                    self.stop()  # nobody is left to write for; whoever iterates learns why at the end
+        except BaseException as error:
+            for outlet in self._outlets:
+                outlet.cancel() if isinstance(error, Cancelled) else outlet.fail(error)
+            raise
+        for outlet in self._outlets:
+            outlet.close()
+
+    def _open_sinks(self) -> None:
+        opened: list[Sink] = []
+        try:
+            for sink in self._sinks:
+                sink.open(self._source.info, self._header)
+                opened.append(sink)
+        except BaseException:
+            for sink in opened:
+                sink.close()
+            self._source.close()
+            raise
+
+    def _finish(self) -> None:
+        for worker in self._workers:
+            worker.join()
+        self._source.close()
+        if self.errors:
+            raise self.errors[0]
+
+
+def _source_loop(source: Source, outbox: Channel[Any], stop: threading.Event) -> Any:
+    return lambda: feed(source, outbox, stop)
+
+
+def _stage_loop(stage: Stage, inbox: Channel[Any], outbox: Channel[Any]) -> Any:
+    return lambda: stage.run(inbox, outbox)
+
+
+def _sink_loop(sink: Sink, inbox: Channel[TrackedFrame]) -> Any:
+    def write_all() -> None:
+        try:
+            for tracked in inbox:
+                sink.write(tracked)
+        finally:
+            sink.close()
+
+    return write_all
+
+
+def _put_if_open(outlet: Channel[TrackedFrame], tracked: TrackedFrame) -> None:
+    with contextlib.suppress(Cancelled):
+        outlet.put(tracked)
+
+
+def _until_error(items: Iterable[TrackedFrame]) -> Generator[TrackedFrame, None, None]:
+    """Yield until the end, an error or cancellation; the pipeline raises the error itself when all has ended."""
+    try:
+        yield from items
+    except (Cancelled, Sam3StreamError):
+        return
