@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
 from sam3_stream.core.errors import Sam3StreamError
-from sam3_stream.core.records import TrackedFrame
+from sam3_stream.core.records import Frame, RunHeader, StreamInfo, TrackedFrame
 from sam3_stream.runtime.channel import Cancelled, Channel, OverflowPolicy
 from sam3_stream.runtime.worker import Stage, Worker, feed
 
@@ -28,11 +28,11 @@ class Source(Protocol):
     """What yields frames: a decoder."""
 
     @property
-    def info(self) -> Any:
+    def info(self) -> StreamInfo:
         """Facts of the stream that sinks need before the first frame."""
 
-    def __iter__(self) -> Any:
-        """Yield `Frame`s in order."""
+    def __iter__(self) -> Iterator[Frame]:
+        """Yield the frames in order."""
 
     def close(self) -> None:
         """Let go of the file or connection. Safe to call twice."""
@@ -45,7 +45,7 @@ class Sink(Protocol):
     def name(self) -> str:
         """Name for errors, thread names and metrics."""
 
-    def open(self, info: Any, header: Any) -> None:
+    def open(self, info: StreamInfo, header: RunHeader) -> None:
         """Prepare to write; called once, before the first frame."""
 
     def write(self, tracked: TrackedFrame) -> None:
@@ -60,15 +60,15 @@ class Pipeline:
 
     Iterate it to get every `TrackedFrame` as well, or call `run` when the sinks are all you want::
 
-        with Pipeline(video, [encoder, tracker], sinks=[overlay]) as pipeline:
+        with Pipeline(video, [encoder, tracker], sinks=[overlay], header=header) as pipeline:
             for tracked in pipeline:
                 print(tracked.frame.time_s, len(tracked.present))
 
     Args:
         source: Iterated once, in a thread of its own. The pipeline closes it.
         stages: In flow order; the last one puts out `TrackedFrame`s.
-        sinks: Each gets every tracked frame through a channel and a thread of its own.
         header: Handed to `Sink.open` beside ``source.info``: what made the results.
+        sinks: Each gets every tracked frame through a channel and a thread of its own.
         queue_size: Capacity of every channel, in records.
         policy: Overflow policy of the channels before the last stage: ``block`` for files (every frame goes
             through), ``latest`` for live sources (stay close to now, count what is dropped).
@@ -79,8 +79,8 @@ class Pipeline:
         source: Source,
         stages: Sequence[Stage],
         *,
+        header: RunHeader,
         sinks: Sequence[Sink] = (),
-        header: Any = None,
         queue_size: int = 4,
         policy: OverflowPolicy = "block",
     ) -> None:
@@ -214,15 +214,15 @@ class Pipeline:
             raise self.errors[0]
 
 
-def _source_loop(source: Source, outbox: Channel[Any], stop: threading.Event) -> Any:
+def _source_loop(source: Source, outbox: Channel[Any], stop: threading.Event) -> Callable[[], None]:
     return lambda: feed(source, outbox, stop)
 
 
-def _stage_loop(stage: Stage, inbox: Channel[Any], outbox: Channel[Any]) -> Any:
+def _stage_loop(stage: Stage, inbox: Channel[Any], outbox: Channel[Any]) -> Callable[[], None]:
     return lambda: stage.run(inbox, outbox)
 
 
-def _sink_loop(sink: Sink, inbox: Channel[TrackedFrame]) -> Any:
+def _sink_loop(sink: Sink, inbox: Channel[TrackedFrame]) -> Callable[[], None]:
     def write_all() -> None:
         try:
             for tracked in inbox:

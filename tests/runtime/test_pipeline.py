@@ -11,8 +11,13 @@ import pytest
 
 from sam3_stream.core.errors import DecodeError, SinkError, StageError
 from sam3_stream.core.pictures import ArrayPicture
-from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
-from sam3_stream.runtime.pipeline import Pipeline
+from sam3_stream.core.records import EncodedFrame, Frame, RunHeader, TrackedFrame
+from sam3_stream.runtime import pipeline as runtime
+
+
+def Pipeline(source, stages, **options):  # noqa: N802
+    return runtime.Pipeline(source, stages, header=RunHeader("clip", "none"), **options)
+
 
 PICTURE = ArrayPicture(np.zeros((4, 6, 3), np.uint8))
 

@@ -1,0 +1,133 @@
+"""What a YAML file or a command line may say: frozen models that know every key, its type and its limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourceConfig(_Config):
+    """A video file that FFmpeg reads, or a folder of images in name order."""
+
+    path: Path = Field(description="Video file, or folder of images.")
+    start_s: float | None = Field(None, ge=0, description="Start here, in seconds from the beginning of the video.")
+    end_s: float | None = Field(None, gt=0, description="End before this time, in seconds.")
+    max_frames: int | None = Field(None, ge=1, description="Stop after this many frames.")
+
+    @model_validator(mode="after")
+    def _check_window(self) -> SourceConfig:
+        if self.end_s is not None and self.end_s <= (self.start_s or 0.0):
+            raise ValueError(f"end_s ({self.end_s:g}) must be later than start_s ({self.start_s or 0:g})")
+        return self
+
+
+class ModelConfig(_Config):
+    """Which model tracks."""
+
+    name: str = Field("lite", description="lite, sam3, a folder with SAM 3 weights, or an id on the Hugging Face hub.")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps. lite always runs on the CPU.")
+
+
+class _PromptConfig(_Config):
+    time_s: float = Field(0.0, ge=0, description="Takes effect on the first frame at or after this time, in seconds.")
+    name: str | None = Field(None, min_length=1, description="Label; prompts with the same name speak of one object.")
+
+
+class ClickConfig(_PromptConfig):
+    """The object is, or is not, at this pixel of the displayed picture."""
+
+    type: Literal["click"] = "click"
+    x: float = Field(description="Pixels from the left edge of the displayed picture.")
+    y: float = Field(description="Pixels from the top edge of the displayed picture.")
+    positive: bool = Field(True, description="False: this pixel is not on the object.")
+
+
+class BoxConfig(_PromptConfig):
+    """A box drawn around the object, in pixels of the displayed picture."""
+
+    type: Literal["box"] = "box"
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+class MaskConfig(_PromptConfig):
+    """The object's mask: an image of the displayed size; pixels that are not black (or index 0) are on the object."""
+
+    type: Literal["mask"] = "mask"
+    path: Path
+
+
+class TextConfig(_PromptConfig):
+    """A phrase: every object that it names."""
+
+    type: Literal["text"] = "text"
+    text: str = Field(min_length=1)
+
+
+PromptConfig = Annotated[ClickConfig | BoxConfig | MaskConfig | TextConfig, Field(discriminator="type")]
+
+
+class OverlayConfig(_Config):
+    """The video with the objects drawn over it: H.264 in MP4, with the source's sound."""
+
+    type: Literal["overlay"] = "overlay"
+    path: Path
+
+
+class MasksConfig(_Config):
+    """A line of JSON a frame with ids, labels, scores, boxes and COCO RLE masks (docs/masks-format.md)."""
+
+    type: Literal["masks"] = "masks"
+    path: Path
+
+
+class DavisConfig(_Config):
+    """A folder of indexed PNGs by frame number, in the layout of the DAVIS data set."""
+
+    type: Literal["davis"] = "davis"
+    path: Path
+
+
+class CutoutConfig(_Config):
+    """The objects alone on transparency: a .webm file (VP9 with alpha) or a folder of PNGs."""
+
+    type: Literal["cutout"] = "cutout"
+    path: Path
+
+
+class RedactConfig(_Config):
+    """The video with the objects pixelated beyond recovery: H.264 in MP4, with the source's sound."""
+
+    type: Literal["redact"] = "redact"
+    path: Path
+
+
+SinkConfig = Annotated[
+    OverlayConfig | MasksConfig | DavisConfig | CutoutConfig | RedactConfig, Field(discriminator="type")
+]
+
+
+class JobConfig(_Config):
+    """One tracking job from a file to its outputs."""
+
+    source: SourceConfig
+    model: ModelConfig = ModelConfig()
+    prompts: tuple[PromptConfig, ...] = Field(min_length=1, description="At least one click, box, mask or phrase.")
+    sinks: tuple[SinkConfig, ...] = Field((), description="Where the results go.")
+    backward: bool = Field(False, description="Carry the prompts to the frames before them, too.")
+    resume: bool = Field(False, description="Go on where the masks file of a killed run ends.")
+    force: bool = Field(False, description="Overwrite outputs that exist.")
+
+    @model_validator(mode="after")
+    def _check_resume(self) -> JobConfig:
+        if self.resume and not any(isinstance(sink, MasksConfig) for sink in self.sinks):
+            raise ValueError("resume needs a masks output: the masks file says how far the killed run came")
+        return self

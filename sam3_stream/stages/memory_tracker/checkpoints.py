@@ -1,0 +1,101 @@
+"""What a killed run needs to go on: the session's state from time to time, beside the masks file.
+
+A run that resumes passes on the results recorded before the checkpoint and tracks from there, with the state the
+session had: the results are those of a run that was never killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sam3_stream.core.masks_format import MasksRow
+from sam3_stream.core.records import Frame, TrackedFrame
+from sam3_stream.models.protocols import SessionState, TrackingSession
+
+_POSITION_KEY = "__next_sequence_and_last_object_id__"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The session's state before the frame `first_sequence`."""
+
+    first_sequence: int
+    last_object_id: int
+    state: SessionState
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Where to go on, and the results of the frames before.
+
+    Attributes:
+        checkpoint: The state to go on with.
+        recorded: The masks file's rows of the frames before the checkpoint, in order.
+    """
+
+    checkpoint: Checkpoint
+    recorded: Iterator[MasksRow]
+
+    def tracked_frame(self, frame: Frame) -> TrackedFrame:
+        """The recorded result of the next frame."""
+        row = next(self.recorded)
+        return TrackedFrame(frame, row.objects, state=row.state)
+
+
+class CheckpointStore:
+    """Keeps the newest two checkpoints in files beside an output.
+
+    Two, because the results of the newest may not have been written yet when the process is killed: sinks run a few
+    frames behind.
+
+    Args:
+        beside: The masks file; the checkpoints are ``<name>.resume0`` and ``<name>.resume1``.
+        interval_frames: Frames from one checkpoint to the next; more than all channels together can hold.
+    """
+
+    def __init__(self, beside: Path, interval_frames: int = 100) -> None:
+        self._paths = [beside.with_name(f"{beside.name}.resume{number}") for number in (0, 1)]
+        self._interval_frames = interval_frames
+
+    def offer(self, next_sequence: int, session: TrackingSession, last_object_id: int) -> None:
+        """Save the session's state if it is time to."""
+        if next_sequence % self._interval_frames:
+            return
+        path = self._paths[(next_sequence // self._interval_frames) % 2]
+        growing = path.with_name(path.name + ".part")
+        state = session.snapshot()
+        state[_POSITION_KEY] = np.array([next_sequence, last_object_id], dtype=np.int64)
+        with growing.open("wb") as file:
+            np.savez(file, allow_pickle=False, **state)
+        os.replace(growing, path)
+
+    def newest(self, recorded_frames: int) -> Checkpoint | None:
+        """The newest checkpoint that lies within the first ``recorded_frames`` frames; None when there is none."""
+        found = [checkpoint for path in self._paths if (checkpoint := _load(path)) is not None]
+        usable = [checkpoint for checkpoint in found if checkpoint.first_sequence <= recorded_frames]
+        return max(usable, key=lambda checkpoint: checkpoint.first_sequence, default=None)
+
+    def discard(self) -> None:
+        """Delete the files: the run is complete."""
+        for path in self._paths:
+            for leftover in (path, path.with_name(path.name + ".part")):
+                with contextlib.suppress(FileNotFoundError):
+                    leftover.unlink()
+
+
+def _load(path: Path) -> Checkpoint | None:
+    """Read a checkpoint; None when it is missing or was cut short."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            state = {key: arrays[key] for key in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+    next_sequence, last_object_id = (int(value) for value in state.pop(_POSITION_KEY))
+    return Checkpoint(next_sequence, last_object_id, state)

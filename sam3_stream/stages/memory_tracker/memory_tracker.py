@@ -1,0 +1,137 @@
+"""The memory tracker stage: steps one stream's session frame by frame."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from sam3_stream.core.errors import PromptError, RunError
+from sam3_stream.core.object_ids import ObjectIds
+from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
+from sam3_stream.models.protocols import TrackingSession, VideoModel
+from sam3_stream.runtime.channel import Channel
+from sam3_stream.stages.memory_tracker.backward import EarlierMasks
+from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
+
+
+class MemoryTracker:
+    """Carries the prompts of one stream through its frames with a model's tracking session.
+
+    Args:
+        model: Opens the session.
+        prompts: Prompts known at the start; each takes effect on the first frame at or after its time.
+        checkpoints: Where the session's state is kept from time to time, so that a killed run can resume.
+        resume: Where an earlier run of the same job was; its results are passed on instead of being made again.
+        earlier: Masks of the frames before each prompt, from a backward pass over the same frames.
+    """
+
+    name = "memory_tracker"
+
+    def __init__(
+        self,
+        model: VideoModel,
+        prompts: Sequence[Prompt] = (),
+        *,
+        checkpoints: CheckpointStore | None = None,
+        resume: ResumePoint | None = None,
+        earlier: EarlierMasks | None = None,
+    ) -> None:
+        for prompt in prompts:
+            model.check_prompt(prompt)
+        self._model = model
+        self._ids = ObjectIds()
+        self._schedule = PromptSchedule(prompts, self._ids)
+        self._checkpoints = checkpoints
+        self._resume = resume
+        self._earlier = earlier
+        self._requests: queue.SimpleQueue[tuple[Prompt | int, Future[int]]] = queue.SimpleQueue()
+
+    def add(self, prompt: Prompt) -> Future[int]:
+        """Add a prompt to the running stream, from any thread.
+
+        It takes effect on the next frame to be tracked, whatever its `time_s`.
+
+        Returns:
+            A future of the sequence number of the frame on which the prompt took effect. It raises `PromptError` when
+            the prompt does not fit the picture or the model; the stream goes on undisturbed.
+        """
+        self._model.check_prompt(prompt)
+        return self._request(prompt)
+
+    def remove(self, object_id: int) -> Future[int]:
+        """Remove an object from the running stream, from any thread; a future of the first frame without it."""
+        return self._request(object_id)
+
+    def run(self, inbox: Channel[EncodedFrame], outbox: Channel[TrackedFrame]) -> None:
+        """Track every frame of the inbox.
+
+        Raises:
+            RunError: The stream ended before the time of a prompt.
+        """
+        session = self._model.open_session(self._ids.new)
+        try:
+            if self._resume is not None:
+                self._replay(self._resume, inbox, outbox)
+                session.restore(self._resume.checkpoint.state)
+                self._ids.resume_after(self._resume.checkpoint.last_object_id)
+            elif self._checkpoints is not None:
+                self._checkpoints.offer(0, session, self._ids.last)
+            for encoded in inbox:
+                tracked = self._step(encoded, session)
+                if self._checkpoints is not None:
+                    self._checkpoints.offer(encoded.frame.sequence + 1, session, self._ids.last)
+                outbox.put(tracked)
+        finally:
+            session.close()
+        if self._schedule.pending:
+            times = ", ".join(f"{prompt.time_s:g} s" for prompt in self._schedule.pending)
+            raise RunError(f"the video ended before the time of {len(self._schedule.pending)} prompt(s): {times}")
+
+    def _request(self, what: Prompt | int) -> Future[int]:
+        future: Future[int] = Future()
+        self._requests.put((what, future))
+        return future
+
+    def _replay(self, resume: ResumePoint, inbox: Channel[EncodedFrame], outbox: Channel[TrackedFrame]) -> None:
+        """Pass on the recorded results of the frames before the checkpoint."""
+        for encoded in itertools.islice(inbox, resume.checkpoint.first_sequence):
+            self._schedule.due(encoded.frame.time_s)
+            outbox.put(resume.tracked_frame(encoded.frame))
+
+    def _step(self, encoded: EncodedFrame, session: TrackingSession) -> TrackedFrame:
+        frame = encoded.frame
+        answered = self._take_requests(frame, session)
+        due = self._schedule.due(frame.time_s)
+        try:
+            tracked = session.step(encoded, due)
+        except PromptError as error:
+            if not answered:
+                raise
+            for future in answered:
+                future.set_exception(error)
+            tracked = session.step(encoded, ())
+        else:
+            for future in answered:
+                future.set_result(frame.sequence)
+        return tracked if self._earlier is None else self._earlier.merge_into(tracked)
+
+    def _take_requests(self, frame: Frame, session: TrackingSession) -> list[Future[int]]:
+        """Carry out what other threads asked for; the futures to answer once the frame is stepped."""
+        taken: list[Future[int]] = []
+        while not self._requests.empty():
+            what, future = self._requests.get()
+            try:
+                if isinstance(what, int):
+                    session.remove(what)
+                else:
+                    what.check_size(frame.width, frame.height)
+                    self._schedule.add_now(what, frame.time_s)
+            except PromptError as error:
+                future.set_exception(error)
+            else:
+                taken.append(future)
+        return taken
