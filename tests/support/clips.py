@@ -7,6 +7,7 @@ moves over a textured background, whose true mask `disc_mask` gives. Everything 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -98,7 +99,7 @@ def draw_frame(number: int, size: Size) -> ImageArray:
 def _number_cells(size: Size) -> list[tuple[int, int]]:
     corner = _corner(size)
     edges = np.linspace(corner, size[0] - corner, NUMBER_BITS + 1).astype(int)
-    return [(int(left), int(right)) for left, right in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(left), int(right)) for left, right in itertools.pairwise(edges)]
 
 
 def read_number(image: ImageArray, size: Size | None = None) -> int:
@@ -215,7 +216,8 @@ def _b_frame_options(codec: str, b_frames: int) -> dict[str, str]:
     if not b_frames:
         return {}
     # The fastest presets never choose B-frames by themselves; this makes the pattern fixed.
-    return {"libx264": {"b-adapt": "0", "b-pyramid": "normal"}}.get(codec, {})
+    # Nor does lossless x264, so these clips are nearly lossless only.
+    return {"libx264": {"qp": "4", "x264-params": f"bframes={b_frames}:b-adapt=0:b-pyramid=normal"}}.get(codec, {})
 
 
 def _to_coded(
