@@ -49,7 +49,7 @@ def parse_config(tree: dict[str, Any], where: str) -> JobConfig:
     try:
         return JobConfig.model_validate(tree)
     except ValidationError as error:
-        problems = "; ".join(_problem(detail, tree) for detail in error.errors())
+        problems = "; ".join(_problem(detail) for detail in error.errors())
         raise ConfigError(f"{where}: {problems}") from error
 
 
@@ -86,7 +86,7 @@ def _index(node: list[Any], key: str, override: str) -> int:
     return int(key)
 
 
-def _problem(detail: Any, tree: dict[str, Any]) -> str:
+def _problem(detail: Any) -> str:
     """One line for one pydantic error: where, what was expected, what came."""
     where = ".".join(str(part) for part in detail["loc"]) or "config"
     if detail["type"] == "extra_forbidden":

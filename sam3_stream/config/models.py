@@ -120,11 +120,17 @@ class JobConfig(_Config):
 
     source: SourceConfig
     model: ModelConfig = ModelConfig()
-    prompts: tuple[PromptConfig, ...] = Field(min_length=1, description="At least one click, box, mask or phrase.")
+    prompts: tuple[PromptConfig, ...] = Field((), description="At least one click, box, mask or phrase.")
     sinks: tuple[SinkConfig, ...] = Field((), description="Where the results go.")
     backward: bool = Field(False, description="Carry the prompts to the frames before them, too.")
     resume: bool = Field(False, description="Go on where the masks file of a killed run ends.")
     force: bool = Field(False, description="Overwrite outputs that exist.")
+
+    @model_validator(mode="after")
+    def _check_prompts(self) -> JobConfig:
+        if not self.prompts:
+            raise ValueError("there is no prompt; say what to track with a click, a box, a mask or a phrase")
+        return self
 
     @model_validator(mode="after")
     def _check_resume(self) -> JobConfig:

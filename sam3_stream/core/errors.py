@@ -12,6 +12,7 @@
     └── RunError                    exit code 1: something broke while frames were flowing
         ├── DecodeError             a source broke in the middle; names what was lost
         ├── SinkError               an output could not be written any more (a full disk, …)
+        ├── PromptNotReachedError   the stream ended before the time of a prompt
         ├── CapacityError           more objects than the session has room for
         └── StageError              any other exception out of a stage; carries the stage's name
 
@@ -63,6 +64,10 @@ class DecodeError(RunError):
 
 class SinkError(RunError):
     """An output could not be written any more."""
+
+
+class PromptNotReachedError(RunError):
+    """The stream ended before the time of a prompt."""
 
 
 class CapacityError(RunError):

@@ -19,11 +19,11 @@ OverflowPolicy = Literal["block", "drop_oldest", "latest"]
 T = TypeVar("T")
 
 
-class EndOfStream(Exception):  # noqa: N818 - a signal, not an error
+class EndOfStream(Exception):
     """The producer has closed the channel and every item has been taken."""
 
 
-class Cancelled(Exception):  # noqa: N818 - a signal, not an error
+class Cancelled(Exception):
     """Somebody cancelled the channel; there is nothing to finish."""
 
 

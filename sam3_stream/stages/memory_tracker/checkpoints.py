@@ -7,7 +7,6 @@ session had: the results are those of a run that was never killed.
 from __future__ import annotations
 
 import contextlib
-import os
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,7 +73,7 @@ class CheckpointStore:
         state[_POSITION_KEY] = np.array([next_sequence, last_object_id], dtype=np.int64)
         with growing.open("wb") as file:
             np.savez(file, allow_pickle=False, **state)
-        os.replace(growing, path)
+        growing.replace(path)
 
     def newest(self, recorded_frames: int) -> Checkpoint | None:
         """The newest checkpoint that lies within the first ``recorded_frames`` frames; None when there is none."""

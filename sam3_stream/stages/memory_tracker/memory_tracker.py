@@ -7,7 +7,7 @@ import queue
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from sam3_stream.core.errors import PromptError, RunError
+from sam3_stream.core.errors import PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import Prompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
@@ -70,7 +70,7 @@ class MemoryTracker:
         """Track every frame of the inbox.
 
         Raises:
-            RunError: The stream ended before the time of a prompt.
+            PromptNotReachedError: The stream ended before the time of a prompt.
         """
         session = self._model.open_session(self._ids.new)
         try:
@@ -88,8 +88,8 @@ class MemoryTracker:
         finally:
             session.close()
         if self._schedule.pending:
-            times = ", ".join(f"{prompt.time_s:g} s" for prompt in self._schedule.pending)
-            raise RunError(f"the video ended before the time of {len(self._schedule.pending)} prompt(s): {times}")
+            times = ", ".join(f"{type(prompt).__name__} at {prompt.time_s:g} s" for prompt in self._schedule.pending)
+            raise PromptNotReachedError(f"the video ended before these prompts took effect: {times}")
 
     def _request(self, what: Prompt | int) -> Future[int]:
         future: Future[int] = Future()

@@ -1,0 +1,249 @@
+"""Config -> wired pipelines. The only module that knows every stage."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from sam3_stream.config.models import (
+    BoxConfig,
+    ClickConfig,
+    CutoutConfig,
+    DavisConfig,
+    JobConfig,
+    MaskConfig,
+    MasksConfig,
+    OverlayConfig,
+    PromptConfig,
+    RedactConfig,
+    SinkConfig,
+    SourceConfig,
+)
+from sam3_stream.core.errors import OutputError, PromptError
+from sam3_stream.core.masks_format import describe_prompt, read_masks
+from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
+from sam3_stream.core.records import MaskArray, RunHeader, StreamInfo
+from sam3_stream.models.loading import load_model
+from sam3_stream.models.protocols import VideoModel
+from sam3_stream.runtime.pipeline import Pipeline, Sink
+from sam3_stream.stages.decoder import FrameSource, open_backward, open_source
+from sam3_stream.stages.encoder import ImageEncoder
+from sam3_stream.stages.memory_tracker import MemoryTracker
+from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
+from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One way through the frames of a job."""
+
+    title: str
+    pipeline: Pipeline
+    expected_frames: int | None
+
+
+class Job:
+    """A checked job: everything that can be known to be wrong before the first frame has been looked at.
+
+    Iterate `passes` and run each pipeline to its end before taking the next::
+
+        with Job(config) as job:
+            for each in job.passes():
+                each.pipeline.run()
+
+    Args:
+        config: What to do.
+
+    Raises:
+        UsageError: The source, a prompt, an output or the model cannot be used.
+    """
+
+    def __init__(self, config: JobConfig) -> None:
+        self._config = config
+        self._source = open_config_source(config.source)
+        try:
+            self.info: StreamInfo = self._source.info
+            self._prompts = [prompt_of(each) for each in config.prompts]
+            self._check_prompts()
+            self._sinks = [_sink_of(each, config) for each in config.sinks]
+            self._check_outputs()
+            self._model: VideoModel = load_model(config.model.name, device=config.model.device)
+            for prompt in self._prompts:
+                self._model.check_prompt(prompt)
+        except BaseException:
+            self._source.close()
+            raise
+        self._scratch = tempfile.TemporaryDirectory(prefix="sam3_stream-")
+
+    @property
+    def header(self) -> RunHeader:
+        """What the outputs say of this job."""
+        prompts = tuple(describe_prompt(prompt) for prompt in self._prompts)
+        return RunHeader(str(self._config.source.path), self._model.name, prompts)
+
+    def passes(self) -> Iterator[Pass]:
+        """The ways through the frames, in order; each is built when the one before has been run."""
+        earlier = None
+        if self._config.backward:
+            backward_masks = Path(self._scratch.name) / "backward.jsonl"
+            yield self._backward_pass(backward_masks)
+            earlier = EarlierMasks(backward_masks)
+        yield self._forward_pass(earlier)
+
+    def complete(self) -> None:
+        """Say that every pass has ended well: nothing is left to resume."""
+        store = self._checkpoint_store()
+        if store is not None:
+            store.discard()
+
+    def close(self) -> None:
+        """Let go of the source, the model and temporary files."""
+        self._source.close()
+        self._model.close()
+        self._scratch.cleanup()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _backward_pass(self, masks: Path) -> Pass:
+        latest_s = max(prompt.time_s for prompt in self._prompts if not isinstance(prompt, TextPrompt))
+        source = open_backward(
+            self._config.source.path,
+            from_s=latest_s,
+            start_s=self._config.source.start_s,
+            end_s=self._config.source.end_s,
+            max_frames=self._config.source.max_frames,
+        )
+        stages = [ImageEncoder(self._model), BackwardTracker(self._model, self._prompts)]
+        pipeline = Pipeline(source, stages, header=self.header, sinks=[MasksSink(masks)])
+        return Pass("backward", pipeline, None)
+
+    def _forward_pass(self, earlier: EarlierMasks | None) -> Pass:
+        store = self._checkpoint_store()
+        resume = self._resume_point(store) if store is not None and self._config.resume else None
+        tracker = MemoryTracker(self._model, self._prompts, checkpoints=store, resume=resume, earlier=earlier)
+        encoder = ImageEncoder(self._model, first_sequence=0 if resume is None else resume.checkpoint.first_sequence)
+        pipeline = Pipeline(self._source, [encoder, tracker], header=self.header, sinks=self._sinks)
+        return Pass("tracking", pipeline, self._expected_frames())
+
+    def _checkpoint_store(self) -> CheckpointStore | None:
+        path = self._masks_path()
+        return None if path is None else CheckpointStore(path)
+
+    def _masks_path(self) -> Path | None:
+        return next((each.path for each in self._config.sinks if isinstance(each, MasksConfig)), None)
+
+    def _resume_point(self, store: CheckpointStore) -> ResumePoint | None:
+        """Where the killed run was; None when it had not begun.
+
+        Raises:
+            OutputError: The masks file is not of a run that was killed.
+        """
+        path = self._masks_path()
+        if path is None or not path.exists() or path.stat().st_size == 0:
+            return None
+        checkpoint = store.newest(recorded_frames=sum(1 for _ in read_masks(path)))
+        if checkpoint is None:
+            raise OutputError(
+                f"there is nothing to resume: {path} is complete already, or its checkpoints "
+                f"({path.name}.resume0, .resume1) are gone; --force does it again from the start"
+            )
+        return ResumePoint(checkpoint, itertools.islice(iter(read_masks(path)), checkpoint.first_sequence))
+
+    def _check_prompts(self) -> None:
+        source = self._config.source
+        end_s = min((each for each in (source.end_s, self.info.duration_s) if each is not None), default=None)
+        for prompt in self._prompts:
+            prompt.check_size(self.info.width, self.info.height)
+            if end_s is not None and prompt.time_s > end_s:
+                raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the video ends at {end_s:g} s")
+
+    def _check_outputs(self) -> None:
+        paths = [each.path.absolute() for each in self._config.sinks]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise OutputError(f"two outputs go to {path}; give each a name of its own")
+        for sink in self._sinks:
+            sink.check(self._config.source.path)
+
+    def _expected_frames(self) -> int | None:
+        """About how many frames there will be; None when the source does not say."""
+        source, info = self._config.source, self.info
+        expected = info.frame_count
+        if (source.start_s is not None or source.end_s is not None) and info.average_rate and info.duration_s:
+            end_s = min(info.duration_s, source.end_s or info.duration_s)
+            expected = max(0, round((end_s - (source.start_s or 0.0)) * float(info.average_rate)))
+        if source.max_frames is not None:
+            expected = source.max_frames if expected is None else min(expected, source.max_frames)
+        return expected
+
+
+def open_config_source(config: SourceConfig) -> FrameSource:
+    """Open the source that a config names.
+
+    Raises:
+        InputError: It cannot be opened, or holds no pictures.
+    """
+    return open_source(config.path, start_s=config.start_s, end_s=config.end_s, max_frames=config.max_frames)
+
+
+def prompt_of(config: PromptConfig) -> Prompt:
+    """The prompt that a config describes; reads the mask's file if it is one.
+
+    Raises:
+        PromptError: The prompt makes no sense, or the mask cannot be read.
+    """
+    common = {"time_s": config.time_s, "name": config.name}
+    if isinstance(config, ClickConfig):
+        return PointPrompt(x=config.x, y=config.y, positive=config.positive, **common)
+    if isinstance(config, BoxConfig):
+        return BoxPrompt(x0=config.x0, y0=config.y0, x1=config.x1, y1=config.y1, **common)
+    if isinstance(config, MaskConfig):
+        return MaskPrompt(mask=read_mask(config.path), **common)
+    return TextPrompt(text=config.text, **common)
+
+
+def read_mask(path: Path) -> MaskArray:
+    """A mask from an image: bool (height, width), True where it is not black, transparent or palette entry 0.
+
+    Raises:
+        PromptError: The file cannot be read as an image.
+    """
+    try:
+        with Image.open(path) as image:
+            if image.mode == "P":
+                return np.asarray(image) > 0
+            pixels = np.asarray(image.convert("RGBA"))
+    except FileNotFoundError as error:
+        raise PromptError(f"the mask {path} does not exist") from error
+    except (OSError, UnidentifiedImageError) as error:
+        raise PromptError(f"the mask {path} cannot be read as an image; expected a PNG") from error
+    return np.asarray(pixels[:, :, :3].any(axis=2) & (pixels[:, :, 3] > 0), dtype=np.bool_)
+
+
+def _sink_of(config: SinkConfig, job: JobConfig) -> Sink:
+    force = job.force or job.resume
+    sound = {"audio_from": job.source.path, "start_s": job.source.start_s}
+    if isinstance(config, OverlayConfig):
+        return OverlaySink(config.path, force=force, **sound)
+    if isinstance(config, MasksConfig):
+        return MasksSink(config.path, force=job.force, resume=job.resume)
+    if isinstance(config, DavisConfig):
+        return DavisSink(config.path, force=force)
+    if isinstance(config, CutoutConfig):
+        return CutoutSink(config.path, force=force)
+    assert isinstance(config, RedactConfig)
+    return RedactSink(config.path, force=force, **sound)

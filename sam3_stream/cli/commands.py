@@ -1,0 +1,165 @@
+"""The commands of `sam3-stream`: they parse, call and print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from sam3_stream.cli.demo import demo_config
+from sam3_stream.cli.running import run_job
+from sam3_stream.config.loading import load_config, parse_config
+from sam3_stream.config.models import JobConfig
+from sam3_stream.config.prompt_syntax import parse_box, parse_click, parse_mask
+from sam3_stream.core.errors import ConfigError, Sam3StreamError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Live video in, tracked masks out, at the frame rate you asked for.",
+)
+
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing on the way; errors still go to stderr.")]
+
+
+@app.command()
+def track(
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A video, or a folder of images in name order.")],
+    model: Annotated[
+        str, typer.Option(help="lite, sam3, a folder with SAM 3 weights, or a Hugging Face hub id.")
+    ] = "lite",
+    click: Annotated[
+        list[str] | None,
+        typer.Option(metavar="X,Y[,-][@SECONDS][#NAME]", help="A pixel on the object, or with ,- one that is not."),
+    ] = None,
+    box: Annotated[
+        list[str] | None, typer.Option(metavar="X0,Y0,X1,Y1[@SECONDS][#NAME]", help="A box around the object.")
+    ] = None,
+    mask: Annotated[
+        list[str] | None, typer.Option(metavar="PNG[@SECONDS][#NAME]", help="The object's mask, of the video's size.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="PHRASE", help="Every object that the phrase names.")
+    ] = None,
+    overlay: Annotated[Path | None, typer.Option(metavar="OUT.mp4", help="The video with the objects drawn.")] = None,
+    masks: Annotated[Path | None, typer.Option(metavar="OUT.jsonl", help="Ids, scores, boxes and RLE masks.")] = None,
+    davis: Annotated[Path | None, typer.Option(metavar="DIR", help="Indexed PNGs in DAVIS layout.")] = None,
+    cutout: Annotated[
+        Path | None, typer.Option(metavar="OUT.webm|DIR", help="The objects alone on transparency: a video or PNGs.")
+    ] = None,
+    redact: Annotated[
+        Path | None, typer.Option(metavar="OUT.mp4", help="The video with the objects pixelated beyond recovery.")
+    ] = None,
+    start: Annotated[float | None, typer.Option(metavar="S", help="Start here, in seconds.")] = None,
+    end: Annotated[float | None, typer.Option(metavar="S", help="End before this time, in seconds.")] = None,
+    max_frames: Annotated[int | None, typer.Option(metavar="N", help="Stop after this many frames.")] = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="Carry the prompts to the frames before them, too.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the masks file of a killed run ends.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    quiet: QuietOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite outputs that exist.")] = False,
+) -> None:
+    """Track objects through a video.
+
+    Coordinates are pixels of the picture as it is displayed; times are seconds from the start of the video. Prompts
+    with the same #NAME speak of one object and label it.
+    """
+    prompts = [
+        *(parse_click(each) for each in click or ()),
+        *(parse_box(each) for each in box or ()),
+        *(parse_mask(each) for each in mask or ()),
+        *({"type": "text", "text": each} for each in text or ()),
+    ]
+    outputs = {"overlay": overlay, "masks": masks, "davis": davis, "cutout": cutout, "redact": redact}
+    sinks = [{"type": kind, "path": path} for kind, path in outputs.items() if path is not None]
+    if not sinks:
+        raise ConfigError(
+            "there is no output; say where the result goes with --overlay, --masks, --davis, --cutout or --redact"
+        )
+    tree: dict[str, Any] = {
+        "source": {"path": source, "start_s": start, "end_s": end, "max_frames": max_frames},
+        "model": {"name": model, "device": device},
+        "prompts": prompts,
+        "sinks": sinks,
+        "backward": backward,
+        "resume": resume,
+        "force": force,
+    }
+    _run(parse_config(tree, where="arguments"), quiet)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="path.to.field=value", help="Change a value of the config.")
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Run the job that a config describes."""
+    _run(load_config(config, overrides or ()), quiet)
+
+
+@app.command()
+def check(configs: Annotated[list[Path], typer.Argument(metavar="CONFIG.yaml…")]) -> None:
+    """Check configs without running them; exit code 2 when one is wrong."""
+    wrong = False
+    for path in configs:
+        try:
+            load_config(path)
+        except ConfigError as error:
+            wrong = True
+            _complain(error)
+        else:
+            typer.echo(f"{path}: ok")
+    if wrong:
+        raise typer.Exit(ConfigError.exit_code)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a config."""
+    typer.echo(json.dumps(JobConfig.model_json_schema(), indent=2))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the results go.")] = Path("demo_out"),
+    quiet: QuietOption = False,
+) -> None:
+    """Track the bunny in the Big Buck Bunny clip with the embedded model."""
+    out.mkdir(parents=True, exist_ok=True)
+    _run(demo_config(out), quiet)
+
+
+def main() -> None:
+    """Run the command line; every problem that is foreseen is one line on stderr and an exit code."""
+    try:
+        app(standalone_mode=True)
+    except Sam3StreamError as error:
+        _complain(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our stdout is gone (… | head): nothing is left to say, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _run(config: JobConfig, quiet: bool) -> None:
+    errors = run_job(config, console=Console(stderr=True), quiet=quiet)
+    for error in errors:
+        _complain(error)
+    if errors:
+        raise typer.Exit(getattr(errors[0], "exit_code", 1))
+
+
+def _complain(error: BaseException) -> None:
+    typer.echo(f"sam3-stream: error: {' '.join(str(error).split())}", err=True)
