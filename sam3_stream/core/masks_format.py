@@ -1,0 +1,228 @@
+"""The masks file: JSON Lines, a header and then one line a frame. docs/masks-format.md describes it for users.
+
+Masks are COCO compressed run lengths, as pycocotools (https://github.com/cocodataset/cocoapi) reads and writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from pycocotools import mask as coco_mask
+
+from sam3_stream.core.errors import InputError
+from sam3_stream.core.prompts import BoxPrompt, ExemplarPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
+from sam3_stream.core.records import FrameState, MaskArray, RunHeader, StreamInfo, TrackedFrame, TrackedObject
+
+FORMAT = "sam3_stream.masks"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MasksHeader:
+    """The first line of a masks file.
+
+    Attributes:
+        run: The input's name, the model's name and the prompts.
+        width: Displayed width of the input in pixels, which is the width of every mask.
+        height: Displayed height in pixels.
+        time_base: Seconds per unit of `pts`.
+    """
+
+    run: RunHeader
+    width: int
+    height: int
+    time_base: Fraction
+
+    @classmethod
+    def of(cls, info: StreamInfo, run: RunHeader) -> MasksHeader:
+        """The header for this stream and run."""
+        return cls(run, info.width, info.height, info.time_base)
+
+    def to_line(self) -> bytes:
+        """The header as a line of a masks file, line feed included."""
+        return _line(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "input": self.run.input,
+                "width": self.width,
+                "height": self.height,
+                "time_base": [self.time_base.numerator, self.time_base.denominator],
+                "model": self.run.model,
+                "prompts": [dict(prompt) for prompt in self.run.prompts],
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MasksRow:
+    """One frame's line of a masks file.
+
+    Attributes:
+        sequence: Number of the frame in its stream, from 0.
+        pts: Presentation time stamp in units of the header's `time_base`.
+        state: How the masks came about.
+        objects: The objects in order of id, the absent ones too.
+    """
+
+    sequence: int
+    pts: int
+    state: FrameState
+    objects: tuple[TrackedObject, ...]
+
+
+def row_to_line(tracked: TrackedFrame) -> bytes:
+    """A frame's results as a line of a masks file, line feed included. The same results give the same bytes."""
+    frame = tracked.frame
+    return _line(
+        {
+            "frame": frame.sequence,
+            "pts": frame.pts,
+            "time_s": round(frame.time_s, 6),
+            "state": tracked.state,
+            "objects": [_object_to_json(each) for each in tracked.objects],
+        }
+    )
+
+
+def row_from_line(line: bytes) -> MasksRow:
+    """A frame's results from its line of a masks file.
+
+    Raises:
+        ValueError: The line is not a row of a masks file; so do `KeyError` and `TypeError`.
+    """
+    return _parse_row(json.loads(line))
+
+
+def encode_rle(mask: MaskArray) -> dict[str, Any]:
+    """COCO compressed run lengths of a bool mask (height, width), with the counts as text for JSON."""
+    rle = coco_mask.encode(np.asfortranarray(mask.view(np.uint8)))
+    return {"size": [int(side) for side in rle["size"]], "counts": rle["counts"].decode("ascii")}
+
+
+def decode_rle(rle: Mapping[str, Any]) -> MaskArray:
+    """The bool mask (height, width) of COCO compressed run lengths."""
+    return np.ascontiguousarray(coco_mask.decode({"size": rle["size"], "counts": rle["counts"]})).view(np.bool_)
+
+
+def describe_prompt(prompt: Prompt) -> dict[str, Any]:
+    """What a prompt says, in values that JSON knows."""
+    described: dict[str, Any]
+    match prompt:
+        case PointPrompt():
+            described = {"type": "click", "x": prompt.x, "y": prompt.y, "positive": prompt.positive}
+        case BoxPrompt():
+            described = {"type": "box", "xyxy": [prompt.x0, prompt.y0, prompt.x1, prompt.y1]}
+        case MaskPrompt():
+            described = {"type": "mask", "rle": encode_rle(prompt.mask)}
+        case TextPrompt():
+            described = {"type": "text", "text": prompt.text}
+        case ExemplarPrompt():
+            described = {
+                "type": "exemplars",
+                "text": prompt.text,
+                "boxes": [list(box) for box in prompt.boxes_xyxy],
+                "positive": list(prompt.positive),
+            }
+    return described | {"time_s": prompt.time_s, "name": prompt.name}
+
+
+class MasksReader:
+    """Reads a masks file row by row; memory does not grow with its length.
+
+    A last line that a kill or a full disk cut short is left out, and `ends_in_cut_line` then says so.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: There is no such file, or it is not a masks file of a version this program reads. Iterating raises
+            it for a line in the middle that is not a row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ends_in_cut_line = False
+        try:
+            with path.open("rb") as file:
+                first_line = file.readline()
+        except OSError as error:
+            raise InputError(f"cannot read the masks file {path}: {error.strerror}") from error
+        self.header = _parse_header(path, first_line)
+
+    def __iter__(self) -> Iterator[MasksRow]:
+        with self.path.open("rb") as file:
+            file.readline()
+            for number, line in enumerate(file, start=2):
+                if not line.endswith(b"\n"):
+                    self.ends_in_cut_line = True
+                    return
+                try:
+                    yield row_from_line(line)
+                except (ValueError, KeyError, TypeError) as error:
+                    raise InputError(
+                        f"line {number} of {self.path} is not a row of a masks file ({error}); "
+                        "delete it and what follows, or write the file anew"
+                    ) from error
+
+
+def read_masks(path: str | Path) -> MasksReader:
+    """Open a masks file: ``reader.header``, then iterate over the reader for its rows.
+
+    Raises:
+        InputError: There is no such file, or it is not a masks file.
+    """
+    return MasksReader(Path(path))
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def _object_to_json(tracked: TrackedObject) -> dict[str, Any]:
+    box = tracked.box_xywh
+    return {
+        "id": tracked.object_id,
+        "label": tracked.label,
+        "prompt": tracked.prompt_id,
+        "score": round(tracked.score, 4),
+        "box": None if box is None else list(box),
+        "present": tracked.present,
+        "rle": encode_rle(tracked.mask),
+    }
+
+
+def _parse_header(path: Path, line: bytes) -> MasksHeader:
+    try:
+        fields = json.loads(line)
+        if fields["format"] != FORMAT or not line.endswith(b"\n"):
+            raise ValueError("another format")
+        if fields["version"] != VERSION:
+            raise InputError(f"{path} has version {fields['version']} of the masks format, expected {VERSION}")
+        run = RunHeader(fields["input"], fields["model"], tuple(fields["prompts"]))
+        return MasksHeader(run, fields["width"], fields["height"], Fraction(*fields["time_base"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f'{path} is not a masks file: expected a first line with "format":"{FORMAT}"') from error
+
+
+def _parse_row(fields: dict[str, Any]) -> MasksRow:
+    if fields["state"] not in get_args(FrameState):
+        raise ValueError(f"unknown state {fields['state']!r}")
+    objects = tuple(
+        TrackedObject(
+            object_id=each["id"],
+            prompt_id=each["prompt"],
+            label=each["label"],
+            score=each["score"],
+            mask=decode_rle(each["rle"]),
+            present=each["present"],
+        )
+        for each in fields["objects"]
+    )
+    return MasksRow(fields["frame"], fields["pts"], fields["state"], objects)

@@ -1,0 +1,80 @@
+"""Where an output goes: whether it can, and what went wrong when it could not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+
+from sam3_stream.core.errors import OutputError, SinkError
+
+
+def check_output_file(path: Path, *, force: bool, source: Path | None = None) -> None:
+    """Raise `OutputError` unless a file can be written at `path`; change nothing.
+
+    Args:
+        path: The file to be.
+        force: Whether a file that is there may be replaced.
+        source: The input, which is never replaced.
+    """
+    _check_not_source(path, source)
+    if path.is_dir():
+        raise OutputError(f"the output {path} is a folder, expected the name of a file: write {path}/NAME")
+    if path.exists():
+        if not force:
+            raise OutputError(f"the output {path} exists already: give another name, or --force to replace it")
+        if not os.access(path, os.W_OK):
+            raise OutputError(f"the output {path} exists and may not be written: change its permissions or its name")
+    _check_folder_writable(path.absolute().parent, path)
+
+
+def check_output_folder(path: Path, *, force: bool, source: Path | None = None) -> None:
+    """Raise `OutputError` unless `path` is an empty folder that can be written, or can become one; change nothing.
+
+    With `force` the folder need not be empty.
+    """
+    _check_not_source(path, source)
+    if not path.exists():
+        _check_folder_writable(path.absolute().parent, path)
+        return
+    if not path.is_dir():
+        raise OutputError(f"the output {path} is a file, expected a folder: give another name")
+    if any(path.iterdir()) and not force:
+        raise OutputError(f"the output folder {path} is not empty: give another, or --force to replace its pictures")
+    _check_folder_writable(path, path)
+
+
+@contextlib.contextmanager
+def reporting(path: Path, action: str) -> Iterator[None]:
+    """Turn an operating system's or FFmpeg's error into a `SinkError` that says what could not be done, and why."""
+    try:
+        yield
+    except (OSError, av.FFmpegError) as error:
+        raise SinkError(f"cannot {action} {path}: {reason(error)}; what was written before is kept") from error
+
+
+def reason(error: OSError | av.FFmpegError) -> str:
+    """The operating system's or FFmpeg's own words for an error, without numbers and file names."""
+    return error.strerror or str(error)
+
+
+def _check_not_source(path: Path, source: Path | None) -> None:
+    if source is not None and path.exists() and source.exists() and path.samefile(source):
+        raise OutputError(f"the output {path} is the input itself: give another name")
+
+
+def _check_folder_writable(folder: Path, output: Path) -> None:
+    if not folder.is_dir():
+        raise OutputError(f"the output {output} cannot be made: the folder {folder} does not exist; make it first")
+    try:
+        # Asking for permissions is not enough: root may do anything, except on a read-only file system.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OutputError(
+            f"the output {output} cannot be made: the folder {folder} cannot be written ({reason(error)})"
+        ) from error
