@@ -100,6 +100,22 @@ def row_from_line(line: bytes) -> MasksRow:
     return _parse_row(json.loads(line))
 
 
+def row_from_line(line: bytes) -> MasksRow:
+    """The row that a line of a masks file holds.
+
+    Raises:
+        ValueError: The line is not a row.
+    """
+    try:
+        fields = json.loads(line)
+        if fields["state"] not in get_args(FrameState):
+            raise ValueError(f"unknown state {fields['state']!r}")
+        objects = tuple(_object_from_json(each) for each in fields["objects"])
+        return MasksRow(fields["frame"], fields["pts"], fields["state"], objects)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"not a row of a masks file ({error})") from error
+
+
 def encode_rle(mask: MaskArray) -> dict[str, Any]:
     """COCO compressed run lengths of a bool mask (height, width), with the counts as text for JSON."""
     rle = coco_mask.encode(np.asfortranarray(mask.view(np.uint8)))
@@ -198,6 +214,17 @@ def _object_to_json(tracked: TrackedObject) -> dict[str, Any]:
     }
 
 
+def _object_from_json(fields: dict[str, Any]) -> TrackedObject:
+    return TrackedObject(
+        object_id=fields["id"],
+        prompt_id=fields["prompt"],
+        label=fields["label"],
+        score=fields["score"],
+        mask=decode_rle(fields["rle"]),
+        present=fields["present"],
+    )
+
+
 def _parse_header(path: Path, line: bytes) -> MasksHeader:
     try:
         fields = json.loads(line)
@@ -209,20 +236,3 @@ def _parse_header(path: Path, line: bytes) -> MasksHeader:
         return MasksHeader(run, fields["width"], fields["height"], Fraction(*fields["time_base"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f'{path} is not a masks file: expected a first line with "format":"{FORMAT}"') from error
-
-
-def _parse_row(fields: dict[str, Any]) -> MasksRow:
-    if fields["state"] not in get_args(FrameState):
-        raise ValueError(f"unknown state {fields['state']!r}")
-    objects = tuple(
-        TrackedObject(
-            object_id=each["id"],
-            prompt_id=each["prompt"],
-            label=each["label"],
-            score=each["score"],
-            mask=decode_rle(each["rle"]),
-            present=each["present"],
-        )
-        for each in fields["objects"]
-    )
-    return MasksRow(fields["frame"], fields["pts"], fields["state"], objects)
