@@ -92,15 +92,6 @@ def row_to_line(tracked: TrackedFrame) -> bytes:
 
 
 def row_from_line(line: bytes) -> MasksRow:
-    """A frame's results from its line of a masks file.
-
-    Raises:
-        ValueError: The line is not a row of a masks file; so do `KeyError` and `TypeError`.
-    """
-    return _parse_row(json.loads(line))
-
-
-def row_from_line(line: bytes) -> MasksRow:
     """The row that a line of a masks file holds.
 
     Raises:
