@@ -27,7 +27,7 @@ from sam3_stream.config.models import (
     SourceConfig,
 )
 from sam3_stream.core.errors import OutputError, PromptError
-from sam3_stream.core.masks_format import describe_prompt, read_masks
+from sam3_stream.core.masks_format import read_masks, run_header
 from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
 from sam3_stream.core.records import MaskArray, RunHeader, StreamInfo
 from sam3_stream.models.loading import load_model
@@ -86,8 +86,7 @@ class Job:
     @property
     def header(self) -> RunHeader:
         """What the outputs say of this job."""
-        prompts = tuple(describe_prompt(prompt) for prompt in self._prompts)
-        return RunHeader(str(self._config.source.path), self._model.name, prompts)
+        return run_header(str(self._config.source.path), self._model.name, self._prompts)
 
     def passes(self) -> Iterator[Pass]:
         """The ways through the frames, in order; each is built when the one before has been run."""

@@ -6,7 +6,7 @@ Masks are COCO compressed run lengths, as pycocotools (https://github.com/cocoda
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -138,6 +138,11 @@ def describe_prompt(prompt: Prompt) -> dict[str, Any]:
                 "positive": list(prompt.positive),
             }
     return described | {"time_s": prompt.time_s, "name": prompt.name}
+
+
+def run_header(source: str, model: str, prompts: Sequence[Prompt]) -> RunHeader:
+    """What a run says of itself: the names of its input and model, and its prompts."""
+    return RunHeader(source, model, tuple(describe_prompt(prompt) for prompt in prompts))
 
 
 class MasksReader:

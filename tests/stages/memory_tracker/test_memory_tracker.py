@@ -1,0 +1,113 @@
+"""Stepping a stream's session: prompts in time, prompts while it runs, resuming, earlier masks."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sam3_stream.core.errors import PromptError, PromptNotReachedError
+from sam3_stream.core.masks_format import MasksRow
+from sam3_stream.core.prompts import BoxPrompt, PointPrompt, TextPrompt
+from sam3_stream.core.records import RunHeader, StreamInfo
+from sam3_stream.models.fake import FakeModel
+from sam3_stream.stages.memory_tracker import MemoryTracker
+from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
+from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.sinks import MasksSink
+from tests.support.frames import encoded_frames, run_stage
+
+CLICK = PointPrompt(x=10, y=10)
+LATER = BoxPrompt(x0=2, y0=2, x1=8, y1=9, time_s=0.4)  # frame 10 at 25 fps
+
+
+def ids(tracked_frames) -> list[list[int]]:
+    return [[each.object_id for each in tracked.objects] for tracked in tracked_frames]
+
+
+def as_rows(tracked_frames) -> list[tuple]:
+    return [
+        (tracked.frame.sequence, [(each.object_id, each.label, each.mask.tobytes()) for each in tracked.objects])
+        for tracked in tracked_frames
+    ]
+
+
+def test_one_record_a_frame_and_prompts_from_their_time_on():
+    tracked = run_stage(MemoryTracker(FakeModel(), [CLICK, LATER]), encoded_frames(20))
+    assert ids(tracked) == [[1]] * 10 + [[1, 2]] * 10
+
+
+def test_a_prompt_after_the_end_is_an_error_after_all_frames():
+    late = PointPrompt(x=1, y=1, time_s=60)
+    with pytest.raises(PromptNotReachedError, match="PointPrompt at 60 s"):
+        run_stage(MemoryTracker(FakeModel(), [CLICK, late]), encoded_frames(5))
+
+
+def test_a_prompt_that_the_model_cannot_use_is_refused_before_the_first_frame():
+    with pytest.raises(PromptError, match="knows no phrases"):
+        MemoryTracker(FakeModel(), [TextPrompt(text="dog")])
+
+
+def test_prompts_and_removals_while_it_runs_are_acknowledged_with_their_frame():
+    tracker = MemoryTracker(FakeModel(), [CLICK])
+    added, outside = tracker.add(PointPrompt(x=3, y=3, time_s=99)), tracker.add(PointPrompt(x=500, y=3))
+    removed = tracker.remove(1)
+    tracked = run_stage(tracker, encoded_frames(4, first=7))
+    assert ids(tracked) == [[1, 2]] * 4, "removed before its prompt took effect on the same frame, so it is made anew"
+    assert added.result(0) == removed.result(0) == 7
+    with pytest.raises(PromptError, match="outside the picture"):
+        outside.result(0)
+
+
+def test_a_run_resumed_from_a_checkpoint_gives_what_an_undisturbed_run_gives(tmp_path):
+    prompts = [CLICK, LATER]
+    whole = run_stage(MemoryTracker(FakeModel(), prompts), encoded_frames(40))
+
+    store = CheckpointStore(tmp_path / "out.jsonl", interval_frames=5)
+    run_stage(MemoryTracker(FakeModel(), prompts, checkpoints=store), encoded_frames(23))
+    checkpoint = store.newest(recorded_frames=22)
+    assert checkpoint is not None
+    assert checkpoint.first_sequence == 20
+
+    recorded = iter([MasksRow(each.frame.sequence, 0, each.state, each.objects) for each in whole])
+    resume = ResumePoint(checkpoint, itertools.islice(recorded, 20))
+    resumed = run_stage(MemoryTracker(FakeModel(), prompts, resume=resume), encoded_frames(40))
+    assert as_rows(resumed) == as_rows(whole)
+
+
+def test_the_older_checkpoint_serves_when_the_masks_file_is_behind_the_newer(tmp_path):
+    store = CheckpointStore(tmp_path / "out.jsonl", interval_frames=5)
+    run_stage(MemoryTracker(FakeModel(), [CLICK], checkpoints=store), encoded_frames(23))
+    assert store.newest(recorded_frames=17).first_sequence == 15
+    assert store.newest(recorded_frames=3) is None
+
+
+def test_a_checkpoint_cut_short_by_a_kill_is_passed_over(tmp_path):
+    store = CheckpointStore(tmp_path / "out.jsonl", interval_frames=5)
+    run_stage(MemoryTracker(FakeModel(), [CLICK], checkpoints=store), encoded_frames(23))
+    newest = tmp_path / "out.jsonl.resume0"
+    newest.write_bytes(newest.read_bytes()[:100])
+    assert store.newest(recorded_frames=23).first_sequence == 15
+    store.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backward_pass_fills_the_frames_before_each_prompt(tmp_path):
+    prompts = [PointPrompt(x=10, y=10, time_s=0.2), LATER]  # frames 5 and 10
+    backward = run_stage(BackwardTracker(FakeModel(), prompts), encoded_frames(11)[::-1])
+    assert ids(backward) == [[2]] * 5 + [[1, 2]] * 6
+
+    sink = MasksSink(tmp_path / "backward.jsonl")
+    sink.open(StreamInfo(32, 24, Fraction(1, 25)), RunHeader("clip", "fake"))
+    for each in backward:
+        sink.write(each)
+    sink.close()
+    earlier = EarlierMasks(tmp_path / "backward.jsonl")
+    tracked = run_stage(MemoryTracker(FakeModel(), prompts, earlier=earlier), encoded_frames(20))
+    assert ids(tracked) == [[1, 2]] * 20
+    forward = run_stage(MemoryTracker(FakeModel(), prompts), encoded_frames(20))
+    assert as_rows(tracked[10:]) == as_rows(forward[10:]), "the forward pass has the word from the prompt on"
+    at_prompt, before = tracked[5].objects[0].mask, tracked[4].objects[0].mask
+    assert np.array_equal(before, np.roll(at_prompt, 1, axis=1)), "one step of the fake model away from the prompt"
