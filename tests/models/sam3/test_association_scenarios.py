@@ -217,7 +217,8 @@ def test_of_two_tracks_that_merge_onto_one_object_the_earlier_stays():
 
 def test_a_duplicate_on_probation_is_taken_back():
     scene = Scene(
-        [still(12, 40), still(12, 100, end=1.05)], tracked=lambda thing, visible, t: visible[0 if t > 1.0 else thing]
+        [still(12, 40), still(12, 100, start=0.6, end=1.05)],
+        tracked=lambda thing, visible, t: visible[0 if t > 1.0 else thing],
     )
     scene.run(4.0)
     assert scene.ids_over() == [1, 2]
