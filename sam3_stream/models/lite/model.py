@@ -1,0 +1,70 @@
+"""The lite model: what a laptop without a GPU and without a download tracks with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import cv2
+import numpy as np
+
+from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.records import EncodedFrame, Frame
+from sam3_stream.models.lite.backbone import Backbone
+from sam3_stream.models.lite.features import FourierColour, encode_picture
+from sam3_stream.models.lite.prompts.first_mask import working_size
+from sam3_stream.models.lite.session import LiteSession
+
+WORKING_AREA = 448 * 256
+FINE_AREA = 896 * 512
+
+
+class LiteModel:
+    """Promptable video object segmentation on a CPU; implements `sam3_stream.models.protocols.VideoModel`.
+
+    Args:
+        resolution_scale: Scale of both sides of the picture that the network sees; 1 is about 448x256 pixels.
+        capacity: Objects that a session has room for.
+        seed: Seed of the random colour features.
+        threads: Threads of the network; 0 takes one a core.
+
+    Raises:
+        ModelError: The weights are missing or damaged.
+    """
+
+    def __init__(self, *, resolution_scale: float = 1.0, capacity: int = 64, seed: int = 0, threads: int = 0) -> None:
+        self.resolution_scale = resolution_scale
+        self._capacity = capacity
+        self._colour = FourierColour(seed)
+        self._backbone = Backbone(threads)
+
+    @property
+    def name(self) -> str:
+        """Name for headers and logs."""
+        return "lite"
+
+    def check_prompt(self, prompt: Prompt) -> None:
+        """Raise `PromptError` when the model can never use the prompt."""
+
+    def encode(self, frames: Sequence[Frame], resolution_scale: float | None = None) -> list[EncodedFrame]:
+        """Encode frames, one by one: a frame's features do not depend on the batch it came in.
+
+        Args:
+            frames: The frames.
+            resolution_scale: Instead of the model's own; may change from frame to frame.
+        """
+        return [self._encode(frame, resolution_scale or self.resolution_scale) for frame in frames]
+
+    def open_session(self, new_object_id: Callable[[], int]) -> LiteSession:
+        """Open the memory for one stream."""
+        return LiteSession(self._backbone, self._colour, new_object_id, self._capacity)
+
+    def close(self) -> None:
+        """Nothing to free but memory."""
+
+    def _encode(self, frame: Frame, scale: float) -> EncodedFrame:
+        size = working_size(frame.width, frame.height, WORKING_AREA * scale**2)
+        shrink = min(1.0, (FINE_AREA / (frame.width * frame.height)) ** 0.5)
+        fine_size = max(1, round(frame.width * shrink)), max(1, round(frame.height * shrink))
+        fine_rgb = frame.picture.to_ndarray("rgb24", size=fine_size)
+        working_rgb = np.asarray(cv2.resize(fine_rgb, size, interpolation=cv2.INTER_AREA), np.uint8)
+        return EncodedFrame(frame, encode_picture(self._backbone, working_rgb, fine_rgb), size)
