@@ -57,6 +57,11 @@ def reporting(path: Path, action: str) -> Iterator[None]:
         raise SinkError(f"cannot {action} {path}: {reason(error)}; what was written before is kept") from error
 
 
+def ffmpeg_name(path: Path) -> str:
+    """A file's name such that a colon or a leading dash in it means nothing to FFmpeg."""
+    return f"file:{path}"
+
+
 def reason(error: OSError | av.FFmpegError) -> str:
     """The operating system's or FFmpeg's own words for an error, without numbers and file names."""
     return error.strerror or str(error)
