@@ -6,12 +6,14 @@ import threading
 
 import av
 import numpy as np
-from av.video.reformatter import Colorspace, Interpolation, VideoReformatter
+from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 
 from sam3_stream.core.records import ImageArray, PixelFormat
 from sam3_stream.stages.decoder.orientation import Orientation
 
 _UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
+_BT709, _SMPTE170M = 1, 6  # AVCOL_SPC_BT709, AVCOL_SPC_SMPTE170M
+_BT601_AND_BT709 = (_BT709, 5, _SMPTE170M)  # 5 is AVCOL_SPC_BT470BG, BT.601 for 625 lines
 _HD_HEIGHT = 720
 _WITH_ALPHA = {"rgb24": "rgba", "bgr24": "bgra"}
 _per_thread = threading.local()
@@ -56,6 +58,24 @@ class VideoPicture:
         elif converted is self._frame:  # there was nothing to convert, and these are the decoder's own pixels
             image = image.copy()
         return np.ascontiguousarray(self._orientation.apply(image))
+
+    def native_yuv420p(self) -> tuple[av.VideoFrame, int] | None:
+        """The decoder's own frame, where an encoder can take its pixels as they are; shared, not to be changed.
+
+        Returns:
+            The frame and FFmpeg's number for its matrix; None unless it is yuv420p in limited range with the matrix of
+            BT.601 or BT.709, and displayed as it is coded.
+        """
+        frame = self._frame
+        if frame.format.name != "yuv420p" or self._orientation != Orientation():
+            return None
+        with self._lock:
+            matrix = frame.colorspace
+            if frame.color_range == ColorRange.JPEG or matrix not in (*_BT601_AND_BT709, _UNSPECIFIED_COLORSPACE):
+                return None
+        if matrix == _UNSPECIFIED_COLORSPACE:
+            matrix = _BT709 if frame.height >= _HD_HEIGHT else _SMPTE170M
+        return frame, matrix
 
     def _convert(self, coded_size: tuple[int, int], pixel_format: str) -> av.VideoFrame:
         frame = self._frame
