@@ -66,7 +66,7 @@ def read_sound(path: Path) -> Sound | None:
             return None
         stream = container.streams.audio[0]
         frames = list(container.decode(stream))
-        samples = np.concatenate([frame.to_ndarray().reshape(len(frame.layout.channels), -1)[0] for frame in frames])
+        samples = np.concatenate([_first_channel(frame) for frame in frames])
         last = frames[-1]
         return Sound(
             stream.codec_context.name,
@@ -75,3 +75,8 @@ def read_sound(path: Path) -> Sound | None:
             samples.astype(np.float64),
             last.sample_rate,
         )
+
+
+def _first_channel(frame: av.AudioFrame) -> np.ndarray:
+    samples = frame.to_ndarray()
+    return samples[0] if frame.format.is_planar else samples[0, :: len(frame.layout.channels)]
