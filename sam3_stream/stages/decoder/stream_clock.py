@@ -1,0 +1,119 @@
+"""The time of a live stream, which goes forward whatever the camera's clock does."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
+
+STREAM_TIME_BASE = Fraction(1, 90_000)
+
+# A camera's clock may run this much faster or slower than ours before that counts as a jump.
+_DRIFT = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTime:
+    """When a picture belongs into its stream.
+
+    Attributes:
+        pts: Stream time in units of `STREAM_TIME_BASE`, from 0, strictly increasing over all connections.
+        epoch: Counts the discontinuities so far: pictures of one epoch were timed by one run of the camera's clock.
+    """
+
+    pts: int
+    epoch: int
+
+
+class StreamClock:
+    """Turns the time stamps of a camera into a time that starts at 0 and only goes forward.
+
+    Within an epoch the distances are the camera's own, so that network jitter does not show. A stamp that falls back,
+    or runs ahead of what has passed here, by more than `tolerance_s` (a reset, a wrap, a jump of hours) begins a new
+    epoch, as a new connection does: stream time then goes on by what has passed here since the last picture. Stamps
+    that fall back by less are nudged forward; missing ones are replaced by what has passed here.
+
+    Stamps may lag behind at will: after a stall the network hands over late what was sent in time.
+
+    Args:
+        tolerance_s: By how much a camera's stamps may disagree with the clock here, jitter included, in seconds.
+    """
+
+    def __init__(self, tolerance_s: float = 1.0) -> None:
+        self._tolerance_s = tolerance_s
+        self._epoch = 0
+        self._last_pts: int | None = None
+        self._last_arrival_s = 0.0
+        self._shift_s: Fraction | None = None
+        self._lead_s = 0.0
+
+    def reconnected(self) -> None:
+        """Say that what follows comes over another connection."""
+        if self._last_pts is not None:
+            self._begin_epoch()
+
+    def __call__(self, pts: int | None, time_base: Fraction, arrival_s: float) -> StreamTime:
+        """The stream time of the next picture.
+
+        Args:
+            pts: The stream's own stamp; None when it carries none.
+            time_base: Seconds per unit of `pts`.
+            arrival_s: When it arrived, on a monotonic clock.
+        """
+        stamp_s = None if pts is None else pts * time_base
+        if self._last_pts is None:
+            self._last_pts = 0
+        else:
+            elapsed_s = max(0.0, arrival_s - self._last_arrival_s)
+            self._last_pts = self._next(stamp_s, elapsed_s, self._last_pts)
+        if stamp_s is not None and self._shift_s is None:
+            self._shift_s = self._last_pts * STREAM_TIME_BASE - stamp_s
+        self._last_arrival_s = arrival_s
+        return StreamTime(self._last_pts, self._epoch)
+
+    def _next(self, stamp_s: Fraction | None, elapsed_s: float, last_pts: int) -> int:
+        by_arrival = last_pts + max(1, round(elapsed_s / STREAM_TIME_BASE))
+        if stamp_s is None or self._shift_s is None:
+            return by_arrival
+        by_stamp = round((stamp_s + self._shift_s) / STREAM_TIME_BASE)
+        advance_s = float((by_stamp - last_pts) * STREAM_TIME_BASE)
+        lead_s = self._lead_s + advance_s - elapsed_s
+        if advance_s < -self._tolerance_s or lead_s > self._tolerance_s:
+            self._begin_epoch()
+            return by_arrival
+        allowed_drift_s = _DRIFT * elapsed_s
+        self._lead_s = max(0.0, lead_s - allowed_drift_s) if lead_s > 0 else min(0.0, lead_s + allowed_drift_s)
+        return max(by_stamp, last_pts + 1)
+
+    def _begin_epoch(self) -> None:
+        self._epoch += 1
+        self._shift_s = None
+        self._lead_s = 0.0
+
+
+class SpanRate:
+    """Pictures per second, counted over a span, so that a long gap before each key frame does no harm.
+
+    Args:
+        span_s: Length of the span in seconds.
+    """
+
+    def __init__(self, span_s: float = 5.0) -> None:
+        self._span_s = span_s
+        self._times_s: deque[float] = deque(maxlen=10_000)
+        self._since_s: float | None = None
+
+    def count(self, now_s: float) -> None:
+        """Count a picture, at this time on a monotonic clock."""
+        if self._since_s is None:
+            self._since_s = now_s
+        self._times_s.append(now_s)
+
+    def per_second(self, now_s: float) -> float:
+        """The rate over the span that ends now; 0 before the first picture."""
+        if self._since_s is None:
+            return 0.0
+        while self._times_s and self._times_s[0] <= now_s - self._span_s:
+            self._times_s.popleft()
+        span_s = min(self._span_s, now_s - self._since_s)
+        return len(self._times_s) / span_s if span_s > 0 else 0.0
