@@ -111,15 +111,16 @@ def read_number(image: ImageArray, size: Size | None = None) -> int:
     return sum(1 << bit for bit, column in enumerate(middles) if image[row, column].mean() > 128)
 
 
-def read_corners(image: ImageArray) -> dict[str, tuple[int, int, int]]:
-    """RGB in the middle of the four corner squares of an RGB picture."""
+def read_corners(image: ImageArray, size: Size | None = None) -> dict[str, tuple[int, int, int]]:
+    """RGB in the middle of the four corner squares; `size` is the clip's own size where the picture was scaled."""
     height, width = image.shape[:2]
-    inset = _corner((width, height)) // 2
+    inset = _corner(size or (width, height)) / 2
+    x, y = (int(inset * width / size[0]), int(inset * height / size[1])) if size else (int(inset), int(inset))
     places = {
-        "top left": image[inset, inset],
-        "top right": image[inset, width - 1 - inset],
-        "bottom left": image[height - 1 - inset, inset],
-        "bottom right": image[height - 1 - inset, width - 1 - inset],
+        "top left": image[y, x],
+        "top right": image[y, width - 1 - x],
+        "bottom left": image[height - 1 - y, x],
+        "bottom right": image[height - 1 - y, width - 1 - x],
     }
     return {name: (int(pixel[0]), int(pixel[1]), int(pixel[2])) for name, pixel in places.items()}
 

@@ -8,7 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 
+import av
 from PIL import Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import IMAGELENGTH, IMAGEWIDTH, TiffImageFile
 
 from sam3_stream.core.errors import DecodeError, InputError, UsageError
 from sam3_stream.core.records import Frame, StreamInfo
@@ -110,7 +112,7 @@ class ImageFolderDecoder:
 
     def _run(self, numbered: Sequence[tuple[int, int]]) -> Iterator[Frame]:
         for number, index in numbered:
-            frame = self._decode(number, index)
+            frame = self._frame(number, index)
             if frame is not None:
                 yield frame
         if self._broken:
@@ -120,21 +122,14 @@ class ImageFolderDecoder:
                 f"{self._broken[0]}; {delivered} frames delivered"
             )
 
-    def _decode(self, number: int, index: int) -> Frame | None:
+    def _frame(self, number: int, index: int) -> Frame | None:
         path = self._paths[index]
         try:
-            reader = StreamReader(path, frame_threads=False)
+            _, orientation = _read_header(path)
+            decoded = _decode(path)
         except InputError:
             self._broken.append(path.name)
             return None
-        try:
-            decoded = next(iter(reader), None)
-        finally:
-            reader.close()
-        if decoded is None:
-            self._broken.append(path.name)
-            return None
-        orientation = Orientation.of(decoded)
         picture = VideoPicture(decoded, orientation)
         if (picture.width, picture.height) != (self.info.width, self.info.height):
             raise DecodeError(_size_message(path, (picture.width, picture.height), (self.info.width, self.info.height)))
@@ -148,6 +143,17 @@ class ImageFolderDecoder:
             key_frame=True,
             corrupt=decoded.is_corrupt,
         )
+
+
+def _decode(path: Path) -> av.VideoFrame:
+    reader = StreamReader(path, frame_threads=False)
+    try:
+        decoded = next(iter(reader), None)
+    finally:
+        reader.close()
+    if decoded is None:
+        raise InputError(f"{path} cannot be decoded")
+    return decoded
 
 
 def _list_images(folder: Path) -> list[Path]:
@@ -173,9 +179,9 @@ def _check_sizes(paths: Sequence[Path]) -> tuple[int, int]:
     Looking at all of them first costs a tenth of a millisecond each, and saves a user an hour of tracking up to the one
     that does not fit.
     """
-    expected = _displayed_size(paths[0])
+    expected, _ = _read_header(paths[0])
     for path in paths:
-        size = _displayed_size(path)
+        size, _ = _read_header(path)
         if size != expected:
             raise InputError(_size_message(path, size, expected))
     return expected
@@ -188,12 +194,17 @@ def _size_message(path: Path, size: tuple[int, int], expected: tuple[int, int]) 
     )
 
 
-def _displayed_size(path: Path) -> tuple[int, int]:
+def _read_header(path: Path) -> tuple[tuple[int, int], Orientation]:
+    """Displayed (width, height), and how to display the image."""
     try:
         with Image.open(path) as image:
             # To look for EXIF data behind the pixels, Pillow would decode a whole PNG.
             has_exif = image.format != "PNG" or "exif" in image.info
-            orientation = image.getexif().get(_EXIF_ORIENTATION, 1) if has_exif else 1
-            return image.size[::-1] if orientation in (5, 6, 7, 8) else image.size
+            orientation = Orientation.from_exif(image.getexif().get(_EXIF_ORIENTATION, 1) if has_exif else 1)
+            # Newer Pillows give the size of a TIFF as displayed, older ones as coded.
+            coded_size = image.size
+            if isinstance(image, TiffImageFile):
+                coded_size = image.tag_v2[IMAGEWIDTH], image.tag_v2[IMAGELENGTH]
+            return orientation.size(coded_size), orientation
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise InputError(f"{path} cannot be read as an image; remove it from the folder or replace it") from error

@@ -11,6 +11,7 @@ class Losses:
 
     Attributes:
         missing_bytes: Bytes that the container says the file should have, beyond its end.
+        broken_at: Position in the file from which the container makes no sense; packets there go unseen.
         missing_packets: Packets that the container's index names and the file does not hold.
         damaged_packets: Packets that the container flagged as incomplete; the decoder may make a frame of them yet.
         undecodable_packets: Packets that the decoder refused.
@@ -19,6 +20,7 @@ class Losses:
     """
 
     missing_bytes: int = 0
+    broken_at: int | None = None
     missing_packets: int = 0
     damaged_packets: int = 0
     undecodable_packets: int = 0
@@ -39,6 +41,7 @@ class Losses:
         facts = [
             self.read_error and f"reading stopped: {self.read_error}",
             self.missing_bytes and f"the file ends {_plural(self.missing_bytes, 'byte')} or more too early",
+            self.broken_at is not None and f"the file is unreadable from byte {self.broken_at} on",
             self.missing_packets and f"{_plural(self.missing_packets, 'packet')} missing",
             self.damaged_packets and f"{_plural(self.damaged_packets, 'packet')} incomplete",
             self.undecodable_packets and f"{_plural(self.undecodable_packets, 'packet')} not decodable",

@@ -14,6 +14,7 @@ from av.sidedata.sidedata import SideData, Type
 from sam3_stream.core.records import ImageArray
 
 _ROTATIONS = {90: cv2.ROTATE_90_CLOCKWISE, 180: cv2.ROTATE_180, 270: cv2.ROTATE_90_COUNTERCLOCKWISE}
+_EXIF = {2: (0, True), 3: (180, False), 4: (180, True), 5: (90, True), 6: (90, False), 7: (270, True), 8: (270, False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,22 @@ class Orientation:
         The matrix (a, b, u, c, d, v, x, y, w) maps coded (p, q) to displayed (a p + c q, b p + d q), y down
         (libavutil/display.h).
         """
-        matrix = next((bytes(item) for item in _side_data(frame) if item.type == Type.DISPLAYMATRIX), None)
+        try:
+            matrix = next((bytes(item) for item in _side_data(frame) if item.type == Type.DISPLAYMATRIX), None)
+        except ValueError:  # PyAV 18.1 cannot list the side data of a frame with EXIF data, and knows the turn only
+            return cls(_nearest_quarter_turn(-frame.rotation))
         if matrix is None:
             return cls()
         a, b, _, c, d = np.frombuffer(matrix, dtype=np.int32)[:5].astype(float)
         mirrored = bool(a * d - b * c < 0)
         if mirrored:  # undo the mirroring, which comes last, to see the turn alone
             a, c = -a, -c
-        degrees = np.degrees(np.arctan2(b - c, a + d))
-        return cls(int(round(degrees / 90) * 90 % 360), mirrored)
+        return cls(_nearest_quarter_turn(np.degrees(np.arctan2(b - c, a + d))), mirrored)
+
+    @classmethod
+    def from_exif(cls, orientation: int) -> Orientation:
+        """The orientation that this value of the EXIF tag 0x0112 stands for."""
+        return cls(*_EXIF.get(orientation, (0, False)))
 
     @property
     def swaps_sides(self) -> bool:
@@ -61,6 +69,10 @@ class Orientation:
         if self.mirrored:
             image = np.asarray(cv2.flip(image, 1), dtype=np.uint8)
         return image
+
+
+def _nearest_quarter_turn(degrees: float) -> int:
+    return int(round(degrees / 90) * 90 % 360)
 
 
 def _side_data(frame: av.VideoFrame) -> Iterable[SideData]:

@@ -15,7 +15,7 @@ import av
 from sam3_stream.core.errors import DecodeError, InputError
 from sam3_stream.core.records import Frame, StreamInfo
 from sam3_stream.core.urls import is_url
-from sam3_stream.stages.decoder.completeness import missing_bytes
+from sam3_stream.stages.decoder.completeness import check_file
 from sam3_stream.stages.decoder.opening import display_name
 from sam3_stream.stages.decoder.orientation import Orientation
 from sam3_stream.stages.decoder.picture import VideoPicture
@@ -180,7 +180,7 @@ class VideoDecoder:
     def _check_complete(self) -> None:
         window, reader, losses = self._window, self._reader, self._reader.losses
         if reader.exhausted and not is_url(str(self._source)) and Path(self._source).is_file():
-            losses.missing_bytes = missing_bytes(Path(self._source))
+            losses.missing_bytes, losses.broken_at = check_file(Path(self._source))
         if losses:
             whole = reader.exhausted and window == Window()
             raise DecodeError(losses.describe(self._name, self._delivered, self.info.frame_count if whole else None))
