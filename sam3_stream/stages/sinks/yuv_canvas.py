@@ -65,7 +65,7 @@ class YuvCanvas:
         frame = _new_frame(decoded.width + decoded.width % 2, decoded.height + decoded.height % 2, matrix)
         frame.color_primaries, frame.color_trc = decoded.color_primaries, decoded.color_trc
         for source, target in zip(decoded.planes, frame.planes, strict=True):
-            _copy_padded(_pixels(source), _pixels(target))
+            _copy_padded(plane_pixels(source), plane_pixels(target))
         return frame
 
     def draw(self, frame: av.VideoFrame, region: Region, paint: Callable[[ImageArray], object]) -> None:
@@ -79,9 +79,9 @@ class YuvCanvas:
         part = _new_frame(region[2] - region[0], region[3] - region[1], frame.colorspace)
         places = [_place(region, subsampling) for subsampling in (1, 2, 2)]
         for whole, piece, place in zip(frame.planes, part.planes, places, strict=True):
-            _pixels(piece)[:] = _pixels(whole)[place]
+            plane_pixels(piece)[:] = plane_pixels(whole)[place]
         bgr = self._region_to_bgr.reformat(part, format="bgr24", threads=1)
-        paint(_pixels(bgr.planes[0], channels=3).reshape(bgr.height, bgr.width, 3))
+        paint(plane_pixels(bgr.planes[0], channels=3).reshape(bgr.height, bgr.width, 3))
         painted = self._region_to_yuv.reformat(
             bgr,
             format="yuv420p",
@@ -90,7 +90,7 @@ class YuvCanvas:
             threads=1,
         )
         for whole, piece, place in zip(frame.planes, painted.planes, places, strict=True):
-            _pixels(whole)[place] = _pixels(piece)
+            plane_pixels(whole)[place] = plane_pixels(piece)
 
 
 def grown_region(region: Region, width: int, height: int) -> Region:
@@ -111,6 +111,13 @@ def _grown(low: int, high: int, limit: int) -> tuple[int, int]:
     return low, low + side
 
 
+def plane_pixels(plane: VideoPlane, channels: int = 1) -> ImageArray:
+    """The pixels of a plane, not copied: uint8 (height, width * channels)."""
+    return np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)[
+        : plane.height, : plane.width * channels
+    ]
+
+
 def _place(region: Region, subsampling: int) -> tuple[slice, slice]:
     x0, y0, x1, y1 = (side // subsampling for side in region)
     return slice(y0, y1), slice(x0, x1)
@@ -120,13 +127,6 @@ def _new_frame(width: int, height: int, matrix: int) -> av.VideoFrame:
     frame = av.VideoFrame(width, height, "yuv420p")
     frame.colorspace, frame.color_range = matrix, ColorRange.MPEG
     return frame
-
-
-def _pixels(plane: VideoPlane, channels: int = 1) -> ImageArray:
-    """The pixels of a plane, not copied: uint8 (height, width * channels)."""
-    return np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)[
-        : plane.height, : plane.width * channels
-    ]
 
 
 def _copy_padded(source: ImageArray, target: ImageArray) -> None:
