@@ -35,8 +35,8 @@ class AssociationConfig:
         confident_score: Score from which a detection may re-condition its track.
         confident_iou: Mask IoU from which a detection may re-condition its track.
         confident_track_logit: Object score (a logit) above which a track may be re-conditioned.
-        recondition_ticks: Every so many ticks confident detections re-condition their tracks; 0 for never.
-        recondition_with: Whose mask goes into the memory then; the output shows the detection's either way.
+        recondition_ticks: Every so many ticks confident detections re-condition their tracks: the frame is remembered
+            as one with a prompt, and the detection's mask is shown; 0 for never.
         hot_start_ticks: For so many ticks a track is on probation.
         hot_start_unmatched_ticks: Unmatched ticks on probation that reject it.
         hot_start_duplicate_ticks: Ticks on probation matched to the detection of an earlier track that reject it.
@@ -66,7 +66,6 @@ class AssociationConfig:
     confident_iou: float = 0.8
     confident_track_logit: float = 0.8
     recondition_ticks: int = 16
-    recondition_with: Literal["track", "detection"] = "track"
     hot_start_ticks: int = 15
     hot_start_unmatched_ticks: int = 8
     hot_start_duplicate_ticks: int = 8

@@ -125,7 +125,6 @@ def test_the_defaults_are_the_reference_config_defaults():
     for ours, reference_name in names.items():
         assert getattr(config, ours) == getattr(theirs, reference_name), ours
     assert config.hide_unmatched is not theirs.suppress_unmatched_only_within_hotstart
-    assert (config.recondition_with == "track") is theirs.recondition_on_trk_masks
 
 
 @pytest.mark.parametrize(
