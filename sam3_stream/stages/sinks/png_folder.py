@@ -1,0 +1,51 @@
+"""A folder of PNGs named by frame number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sam3_stream.core.errors import OutputError
+from sam3_stream.stages.sinks.output_place import check_output_folder, reason, reporting
+
+
+class PngFolder:
+    """Writes ``00000.png``, ``00001.png``, …; every file that has its name is whole, whenever the process is killed.
+
+    Args:
+        path: The folder; made if it is not there.
+        force: Whether the folder may hold something already. Its numbered PNGs are then replaced, all of them.
+    """
+
+    def __init__(self, path: Path, *, force: bool) -> None:
+        self.path = path
+        self._force = force
+
+    def check(self, source: Path | None) -> None:
+        """Raise `OutputError` unless the folder can be written, or made."""
+        check_output_folder(self.path, force=self._force, source=source)
+
+    def open(self) -> None:
+        """Make the folder, without pictures of an earlier run."""
+        self.check(None)
+        try:
+            self.path.mkdir(exist_ok=True)
+            for old in self.path.glob("*.png"):
+                if old.stem.isdecimal():
+                    old.unlink()
+        except OSError as error:
+            raise OutputError(f"cannot write the folder {self.path}: {reason(error)}") from error
+
+    def write(self, sequence: int, png: bytes) -> None:
+        """Add the picture of a frame.
+
+        Raises:
+            SinkError: It cannot be written; the pictures before it are whole.
+        """
+        growing = self.path / ".growing.part"
+        with reporting(self.path, f"write frame {sequence} to"):
+            try:
+                growing.write_bytes(png)
+                growing.replace(self.path / f"{sequence:05d}.png")
+            except OSError:
+                growing.unlink(missing_ok=True)
+                raise
