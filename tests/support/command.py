@@ -50,7 +50,7 @@ class Command:
 
 def start_command(*arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
     """Start the command in a process of its own."""
-    program = "import sam3_stream.stages.sinks as s\nfor n in (\"CutoutSink\",\"DavisSink\",\"RedactSink\"):\n    hasattr(s,n) or setattr(s,n,type(n,(s.OverlaySink,),{}))\nfrom sam3_stream.cli import main; main()"
+    program = "from sam3_stream.cli import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
         stdout=subprocess.PIPE,
