@@ -70,29 +70,26 @@ class RecordCodec:
         self._features = features
         self._masks = masks
 
-    def pack(self, record: Record, number: int, epoch: int = 0) -> Parts:
+    def pack(self, record: Record, epoch: int = 0) -> Parts:
         """The message of a record.
 
         Args:
             record: The record.
-            number: Number of the message on its edge.
             epoch: Which run of the stream it belongs to.
         """
         if isinstance(record, TrackedFrame):
-            return self._pack_tracked(record, number, epoch)
+            return self._pack_tracked(record, epoch)
         frame = record.frame if isinstance(record, EncodedFrame) else record
         picture, buffers = self.pictures.pack(frame.picture)
         layout = frame_layout(frame, picture, epoch)
         if isinstance(record, Frame):
-            header = FrameHeader(number=number, frame=layout)
+            header = FrameHeader(frame=layout)
         else:
             if self._features is None:
                 raise TypeError("this edge was made without a way to send features")
             arrays, array_buffers = pack_arrays(self._features.to_arrays(record.features))
             buffers = [*buffers, *array_buffers]
-            header = FrameHeader(
-                number=number, frame=layout, arrays=arrays, resolution=list(record.resolution), dtype=record.dtype
-            )
+            header = FrameHeader(frame=layout, arrays=arrays, resolution=list(record.resolution), dtype=record.dtype)
         return pack(frame_topic(frame.stream_id), header, buffers)
 
     def unpack(self, topic: str, header: FrameHeader | TrackedHeader, buffers: Sequence[memoryview]) -> Record:
@@ -119,10 +116,10 @@ class RecordCodec:
         except (ValueError, KeyError, TypeError, OverflowError, IndexError, AttributeError) as error:
             raise MalformedMessageError(str(error)) from error
 
-    def _pack_tracked(self, tracked: TrackedFrame, number: int, epoch: int) -> Parts:
+    def _pack_tracked(self, tracked: TrackedFrame, epoch: int) -> Parts:
         picture, buffers = self.pictures.pack(tracked.frame.picture)
         objects, mask_buffers = pack_objects(tracked.objects, self._masks, first_buffer=len(buffers))
-        header = tracked_header(tracked, objects, frame_layout(tracked.frame, picture, epoch), number)
+        header = tracked_header(tracked, objects, frame_layout(tracked.frame, picture, epoch))
         return pack(frame_topic(tracked.frame.stream_id), header, [*buffers, *mask_buffers])
 
 
@@ -159,12 +156,9 @@ def frame_of(stream_id: str, layout: FrameLayout, picture: Any) -> Frame:
     )
 
 
-def tracked_header(
-    tracked: TrackedFrame, objects: list[ObjectLayout], layout: FrameLayout, number: int
-) -> TrackedHeader:
+def tracked_header(tracked: TrackedFrame, objects: list[ObjectLayout], layout: FrameLayout) -> TrackedHeader:
     """The header of a tracked frame whose objects and picture have been packed."""
     return TrackedHeader(
-        number=number,
         frame=layout,
         objects=objects,
         state=tracked.state,

@@ -178,7 +178,6 @@ class ObjectLayout(msgspec.Struct, kw_only=True, frozen=True):
 class FrameHeader(Header, kw_only=True, frozen=True, tag="frame"):
     """A decoded frame, or with `resolution` an encoded one; its arrays follow the picture's buffers."""
 
-    number: int
     frame: FrameLayout
     arrays: list[ArrayLayout] = []
     resolution: list[int] = []
@@ -188,7 +187,6 @@ class FrameHeader(Header, kw_only=True, frozen=True, tag="frame"):
 class TrackedHeader(Header, kw_only=True, frozen=True, tag="tracked"):
     """A frame with its objects."""
 
-    number: int
     frame: FrameLayout
     objects: list[ObjectLayout] = []
     state: str = "tracked"

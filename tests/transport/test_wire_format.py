@@ -37,9 +37,8 @@ DECODER = decoder_for(FrameHeader | TrackedHeader)
 
 
 def through(codec: RecordCodec, record):
-    parts = [bytes(part) for part in codec.pack(record, number=5, epoch=2)]
+    parts = [bytes(part) for part in codec.pack(record, epoch=2)]
     topic, header, buffers = unpack(parts, DECODER)
-    assert header.number == 5
     assert header.frame.epoch == 2
     return codec.unpack(topic, header, buffers)
 
@@ -86,9 +85,9 @@ def test_a_picture_that_was_left_out_keeps_its_size_and_says_why_it_has_no_pixel
 
 
 def test_a_header_is_plain_msgpack_with_the_documented_keys():
-    _, header, *buffers = RecordCodec(masks="rle").pack(a_tracked_frame(), 5, 2)
+    _, header, *buffers = RecordCodec(masks="rle").pack(a_tracked_frame(), 2)
     fields = msgpack.unpackb(header)
-    assert (fields["v"], fields["type"], fields["number"], len(buffers)) == (1, "tracked", 5, 1)
+    assert (fields["v"], fields["type"], fields["frame"]["epoch"], len(buffers)) == (1, "tracked", 2, 1)
     assert fields["frame"]["sequence"] == 3
     assert fields["frame"]["time_base"] == [1, 30000]
     assert fields["frame"]["picture"]["pixel_format"] == "rgb24"
@@ -103,14 +102,14 @@ def test_any_stream_id_fits_a_topic_and_none_is_the_beginning_of_another(stream_
 
 
 def test_unknown_versions_are_told_apart():
-    topic, header, *buffers = RecordCodec().pack(a_frame(), 0)
+    topic, header, *buffers = RecordCodec().pack(a_frame())
     other = msgpack.packb(msgpack.unpackb(header) | {"v": 2})
     with pytest.raises(UnknownVersionError, match="version 2 of the wire format; expected 1"):
         unpack([topic, other, *buffers], DECODER)
 
 
 def test_unknown_keys_are_passed_over_so_that_the_format_may_grow():
-    topic, header, *buffers = RecordCodec().pack(a_frame(), 0)
+    topic, header, *buffers = RecordCodec().pack(a_frame())
     other = msgpack.packb(msgpack.unpackb(header) | {"lens": "fisheye"})
     unpack([topic, other, *buffers], DECODER)
 
@@ -120,7 +119,7 @@ def test_features_that_are_no_numbers_are_never_sent():
     encoded = an_encoded_frame()
     encoded.features["object"] = np.array([object()])
     with pytest.raises(TypeError, match="'object' has dtype object"):
-        codec.pack(encoded, 0)
+        codec.pack(encoded)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (64, 48), (3, 200)])
@@ -136,7 +135,7 @@ CODECS = {
     "jpeg": RecordCodec(JpegPictures(), FEATURES, masks="rle"),
 }
 MESSAGES = [
-    (name, [bytes(part) for part in codec.pack(record, 5)])
+    (name, [bytes(part) for part in codec.pack(record)])
     for name, codec in CODECS.items()
     for record in (a_frame(), an_encoded_frame(), a_tracked_frame())
 ]
