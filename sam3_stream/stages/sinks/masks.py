@@ -36,7 +36,7 @@ class MasksSink:
         self._next_sequence = 0
 
     def check(self, source: Path | None = None) -> None:
-        check_output_file(self.path, force=self._force or self._resume, source=source)
+        check_output_file(self.path, force=self._force or self._resume, source=source, device=True)
 
     def open(self, info: StreamInfo, header: RunHeader) -> None:
         self.check()

@@ -25,6 +25,7 @@ def finish_mp4(path: Path, audio: AudioWindow | None) -> None:
     Raises:
         OSError: The new file cannot be written; the old one is as it was. So with `av.FFmpegError`.
     """
+    path = path.resolve()  # what a link points to, not the link
     growing = path.with_name(path.name + ".part")
     try:
         with (

@@ -13,13 +13,14 @@ import av
 from sam3_stream.core.errors import OutputError, SinkError
 
 
-def check_output_file(path: Path, *, force: bool, source: Path | None = None) -> None:
+def check_output_file(path: Path, *, force: bool, source: Path | None = None, device: bool = False) -> None:
     """Raise `OutputError` unless a file can be written at `path`; change nothing.
 
     Args:
         path: The file to be.
         force: Whether a file that is there may be replaced.
         source: The input, which is never replaced.
+        device: Whether it may be a device or a pipe, which take bytes but cannot be rewritten.
     """
     _check_not_source(path, source)
     if path.is_dir():
@@ -27,6 +28,8 @@ def check_output_file(path: Path, *, force: bool, source: Path | None = None) ->
     if path.exists():
         if not force:
             raise OutputError(f"the output {path} exists already: give another name, or --force to replace it")
+        if not device and not path.is_file():
+            raise OutputError(f"the output {path} is not a file, but a device or the like: give another name")
         if not os.access(path, os.W_OK):
             raise OutputError(f"the output {path} exists and may not be written: change its permissions or its name")
     _check_folder_writable(path.absolute().parent, path)

@@ -48,24 +48,20 @@ class YuvCanvas:
         yuv420p has even sides, so an odd side is padded by one replicated pixel.
         """
         native = picture.native_yuv420p() if isinstance(picture, YuvPicture) else None
-        if native is None:
-            rgb = picture.to_ndarray("rgb24")
-            odd = ((0, rgb.shape[0] % 2), (0, rgb.shape[1] % 2), (0, 0))
-            rgb = np.pad(rgb, odd, mode="edge") if rgb.shape[0] % 2 or rgb.shape[1] % 2 else rgb
-            frame = self._to_yuv.reformat(
-                av.VideoFrame.from_numpy_buffer(rgb, "rgb24"),
-                format="yuv420p",
-                dst_colorspace=Colorspace.ITU709,
-                dst_color_range=ColorRange.MPEG,
-                threads=1,
-            )
-            frame.color_primaries = frame.color_trc = _BT709
-            return frame
-        decoded, matrix = native
-        frame = _new_frame(decoded.width + decoded.width % 2, decoded.height + decoded.height % 2, matrix)
-        frame.color_primaries, frame.color_trc = decoded.color_primaries, decoded.color_trc
-        for source, target in zip(decoded.planes, frame.planes, strict=True):
-            _copy_padded(plane_pixels(source), plane_pixels(target))
+        return self._converted(picture) if native is None else _copied(*native)
+
+    def _converted(self, picture: Picture) -> av.VideoFrame:
+        rgb = picture.to_ndarray("rgb24")
+        if rgb.shape[0] % 2 or rgb.shape[1] % 2:
+            rgb = np.pad(rgb, ((0, rgb.shape[0] % 2), (0, rgb.shape[1] % 2), (0, 0)), mode="edge")
+        frame = self._to_yuv.reformat(
+            av.VideoFrame.from_numpy_buffer(rgb, "rgb24"),
+            format="yuv420p",
+            dst_colorspace=Colorspace.ITU709,
+            dst_color_range=ColorRange.MPEG,
+            threads=1,
+        )
+        frame.color_primaries = frame.color_trc = _BT709
         return frame
 
     def draw(self, frame: av.VideoFrame, region: Region, paint: Callable[[ImageArray], object]) -> None:
@@ -121,6 +117,14 @@ def plane_pixels(plane: VideoPlane, channels: int = 1) -> ImageArray:
 def _place(region: Region, subsampling: int) -> tuple[slice, slice]:
     x0, y0, x1, y1 = (side // subsampling for side in region)
     return slice(y0, y1), slice(x0, x1)
+
+
+def _copied(native: av.VideoFrame, matrix: int) -> av.VideoFrame:
+    frame = _new_frame(native.width + native.width % 2, native.height + native.height % 2, matrix)
+    frame.color_primaries, frame.color_trc = native.color_primaries, native.color_trc
+    for source, target in zip(native.planes, frame.planes, strict=True):
+        _copy_padded(plane_pixels(source), plane_pixels(target))
+    return frame
 
 
 def _new_frame(width: int, height: int, matrix: int) -> av.VideoFrame:

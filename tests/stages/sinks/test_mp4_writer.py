@@ -120,3 +120,13 @@ def test_without_room_to_finish_the_pieces_stay(tmp_path: Path) -> None:
         sink.close()
     sink.close()
     assert [read_number(image) for image in read_video(sink.path).images] == list(range(60))
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.mp4").symlink_to(tmp_path / "file.mp4")
+    sink = OverlaySink(tmp_path / "link.mp4")
+    sink.open(stream_info(), HEADER)
+    sink.write(tracked_frame(0))
+    sink.close()
+    assert (tmp_path / "link.mp4").is_symlink()
+    assert read_video(tmp_path / "file.mp4").header_frames == 1

@@ -68,6 +68,11 @@ def test_a_folder_is_not_a_file_and_a_file_not_a_folder(tmp_path: Path) -> None:
         check_output_folder(tmp_path / "file", force=True)
 
 
+def test_a_device_is_not_replaced_by_a_file() -> None:
+    with pytest.raises(OutputError, match="is not a file, but a device"):
+        check_output_file(Path("/dev/null"), force=True)
+
+
 def test_a_folder_with_something_in_it_needs_force(tmp_path: Path) -> None:
     check_output_folder(tmp_path, force=False)
     (tmp_path / "00000.png").touch()
