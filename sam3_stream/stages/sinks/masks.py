@@ -9,7 +9,7 @@ from pathlib import Path
 from sam3_stream.core.errors import OutputError
 from sam3_stream.core.masks_format import MasksHeader, row_to_line
 from sam3_stream.core.records import RunHeader, StreamInfo, TrackedFrame
-from sam3_stream.stages.sinks.output_place import check_output_file, reason, reporting
+from sam3_stream.stages.sinks.output_place import check_output_file, reason, remove_if_empty, reporting
 
 
 class MasksSink:
@@ -49,6 +49,7 @@ class MasksSink:
                 self._append(line)
         except OSError as error:
             self.close()
+            remove_if_empty(self.path)
             raise OutputError(f"cannot write the masks file {self.path}: {reason(error)}") from error
 
     def write(self, tracked: TrackedFrame) -> None:

@@ -20,7 +20,7 @@ from av.video.stream import VideoStream
 from sam3_stream.core.records import Frame, StreamInfo
 from sam3_stream.stages.sinks.audio import AudioWindow
 from sam3_stream.stages.sinks.mp4_finish import finish_mp4
-from sam3_stream.stages.sinks.output_place import ffmpeg_name, reporting
+from sam3_stream.stages.sinks.output_place import ffmpeg_name, remove_if_empty, reporting
 from sam3_stream.stages.sinks.timeline import Timeline
 
 ENCODER: Final = "libx264"
@@ -115,7 +115,8 @@ class Mp4Writer:
             with contextlib.suppress(OSError, av.FFmpegError):
                 container.close()
             with contextlib.suppress(OSError):
-                os.truncate(self._path, self._whole_bytes) if self._whole_bytes else self._path.unlink()
+                os.truncate(self._path, self._whole_bytes)
+            remove_if_empty(self._path)
 
     def _audio_window(self) -> AudioWindow | None:
         if self._audio_from is None or not self._info.has_audio:

@@ -60,6 +60,13 @@ def reporting(path: Path, action: str) -> Iterator[None]:
         raise SinkError(f"cannot {action} {path}: {reason(error)}; what was written before is kept") from error
 
 
+def remove_if_empty(path: Path) -> None:
+    """Do not leave a file behind that nothing could be written to."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+
+
 def ffmpeg_name(path: Path) -> str:
     """A file's name such that a colon or a leading dash in it means nothing to FFmpeg."""
     return f"file:{path}"

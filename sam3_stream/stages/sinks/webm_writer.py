@@ -14,7 +14,7 @@ from av.video.reformatter import ColorRange
 from av.video.stream import VideoStream
 
 from sam3_stream.core.records import Frame, ImageArray, MaskArray, StreamInfo
-from sam3_stream.stages.sinks.output_place import ffmpeg_name, reporting
+from sam3_stream.stages.sinks.output_place import ffmpeg_name, remove_if_empty, reporting
 from sam3_stream.stages.sinks.timeline import Timeline
 from sam3_stream.stages.sinks.yuv_canvas import YuvCanvas, plane_pixels
 
@@ -99,6 +99,7 @@ class WebmWriter:
         if container is not None:
             with contextlib.suppress(OSError, av.FFmpegError):
                 container.close()
+            remove_if_empty(self._path)
 
 
 def _with_alpha(picture: av.VideoFrame, mask: MaskArray) -> av.VideoFrame:
