@@ -10,7 +10,7 @@ import numpy as np
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt, Prompt, SessionPrompt, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, MaskArray, TrackedFrame, TrackedObject
-from sam3_stream.models.protocols import SessionState, TrackingSession
+from sam3_stream.models.protocols import FeatureArrays, SessionState, TrackingSession
 
 _DISC_RADIUS = 8
 
@@ -37,6 +37,13 @@ class FakeModel:
 
     def encode(self, frames: Sequence[Frame]) -> list[EncodedFrame]:
         return [EncodedFrame(frame, features=None, resolution=(frame.width, frame.height)) for frame in frames]
+
+    def features_to_arrays(self, features: None) -> FeatureArrays:  # noqa: ARG002
+        return {}
+
+    def features_from_arrays(self, arrays: FeatureArrays) -> None:
+        if arrays:
+            raise ValueError("the fake model has no features")
 
     def open_session(self, new_object_id: Callable[[], int]) -> TrackingSession:  # noqa: ARG002 - finds nothing
         return FakeSession()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from sam3_stream.core.prompts import Prompt, SessionPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
 
 SessionState = dict[str, npt.NDArray[np.generic]]
+FeatureArrays = dict[str, npt.NDArray[np.generic]]
 
 
 class TrackingSession(Protocol):
@@ -66,3 +67,18 @@ class VideoModel(Protocol):
 
     def close(self) -> None:
         """Free the weights. Safe to call twice."""
+
+
+@runtime_checkable
+class PortableFeatures(Protocol):
+    """A `VideoModel` whose features can cross from the process that encodes to another that tracks."""
+
+    def features_to_arrays(self, features: Any) -> FeatureArrays:
+        """What `encode` made of a picture, as named arrays, to be sent to another process."""
+
+    def features_from_arrays(self, arrays: FeatureArrays) -> Any:
+        """Features from the arrays of `features_to_arrays`; tracking with them gives the same results.
+
+        Raises:
+            ValueError: They are not such arrays. So with `KeyError` and `TypeError`.
+        """

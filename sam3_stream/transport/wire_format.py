@@ -106,6 +106,8 @@ class PictureLayout(msgspec.Struct, kw_only=True, frozen=True):
             raise MalformedMessageError(f"a picture of {self.width}x{self.height} pixels")
         if self.rotation not in (0, 90, 180, 270) or not 0 <= self.buffers <= 8 or len(self.colour) not in (0, 4):
             raise MalformedMessageError("a picture's rotation, buffers or colour is out of range")
+        if not all(0 <= number < 256 for number in self.colour):
+            raise MalformedMessageError(f"colour {self.colour}; expected FFmpeg's numbers")
 
 
 class FrameLayout(msgspec.Struct, kw_only=True, frozen=True):

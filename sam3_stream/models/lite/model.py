@@ -9,10 +9,11 @@ import numpy as np
 
 from sam3_stream.core.prompts import Prompt
 from sam3_stream.core.records import EncodedFrame, Frame
-from sam3_stream.models.lite.backbone import Backbone
-from sam3_stream.models.lite.features import FourierColour, encode_picture
+from sam3_stream.models.lite.backbone import TAP_CHANNELS, Backbone
+from sam3_stream.models.lite.features import FourierColour, LiteFeatures, encode_picture
 from sam3_stream.models.lite.prompts.first_mask import working_size
 from sam3_stream.models.lite.session import LiteSession
+from sam3_stream.models.protocols import FeatureArrays
 
 WORKING_AREA = 448 * 256
 FINE_AREA = 896 * 512
@@ -53,6 +54,21 @@ class LiteModel:
             resolution_scale: Instead of the model's own; may change from frame to frame.
         """
         return [self._encode(frame, resolution_scale or self.resolution_scale) for frame in frames]
+
+    def features_to_arrays(self, features: LiteFeatures) -> FeatureArrays:
+        """The features as arrays, for `PortableFeatures`."""
+        levels: FeatureArrays = {f"level{index}_hwc": level for index, level in enumerate(features.levels_hwc)}
+        return levels | {"grid_rgb": features.grid_rgb, "fine_rgb": features.fine_rgb}
+
+    def features_from_arrays(self, arrays: FeatureArrays) -> LiteFeatures:
+        """The features of such arrays."""
+        levels = tuple(np.asarray(arrays[f"level{index}_hwc"], np.float32) for index in range(len(TAP_CHANNELS)))
+        if any(level.shape[2:] != (channels,) for level, channels in zip(levels, TAP_CHANNELS, strict=True)):
+            raise ValueError(f"expected levels of {TAP_CHANNELS} channels, got {[level.shape for level in levels]}")
+        grid_rgb, fine_rgb = np.asarray(arrays["grid_rgb"], np.float32), np.asarray(arrays["fine_rgb"], np.uint8)
+        if grid_rgb.shape != (*levels[0].shape[:2], 3) or fine_rgb.shape[2:] != (3,):
+            raise ValueError(f"pictures of shape {grid_rgb.shape} and {fine_rgb.shape} do not go with the levels")
+        return LiteFeatures(levels, grid_rgb, fine_rgb)
 
     def open_session(self, new_object_id: Callable[[], int]) -> LiteSession:
         """Open the memory for one stream."""

@@ -39,6 +39,16 @@ class VideoPicture:
         self._lock = threading.Lock()
         self.width, self.height = orientation.size((frame.width, frame.height))
 
+    @property
+    def decoded(self) -> av.VideoFrame:
+        """The decoder's own frame; shared, not to be changed."""
+        return self._frame
+
+    @property
+    def orientation(self) -> Orientation:
+        """How the coded picture is displayed."""
+        return self._orientation
+
     def to_ndarray(self, pixel_format: PixelFormat = "rgb24", size: tuple[int, int] | None = None) -> ImageArray:
         """Convert to an array of its own that the caller may change.
 
