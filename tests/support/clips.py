@@ -149,6 +149,7 @@ def write_clip(
     b_frames: int = 0,
     color_space: str | None = None,
     full_range: bool = False,
+    sample_aspect_ratio: Fraction | None = None,
     codec_options: Mapping[str, str] | None = None,
     container_options: Mapping[str, str] | None = None,
     draw: Callable[[int, Size], ImageArray] = draw_frame,
@@ -172,6 +173,7 @@ def write_clip(
         b_frames: How many B-frames between other frames.
         color_space: ``"bt601"`` or ``"bt709"`` to tag it; None leaves it untagged, and players go by the height.
         full_range: Whether luma spans 0 to 255 rather than 16 to 235.
+        sample_aspect_ratio: Width of a coded pixel over its height, where it is not square.
         codec_options: Further options of the encoder.
         container_options: Options of the muxer.
         draw: What a frame shows, from its number and the size.
@@ -191,6 +193,8 @@ def write_clip(
         stream.codec_context.max_b_frames = b_frames
         stream.codec_context.thread_count = 1
         stream.options = _NEAR_LOSSLESS.get(codec, {}) | _b_frame_options(codec, b_frames) | dict(codec_options or {})
+        if sample_aspect_ratio:
+            stream.codec_context.sample_aspect_ratio = sample_aspect_ratio
         if color_space:
             stream.codec_context.colorspace = _COLOR_SPACES[color_space][1]
         if pix_fmt.startswith("yuv"):

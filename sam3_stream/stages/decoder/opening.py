@@ -14,6 +14,7 @@ from av.video.stream import VideoStream
 from sam3_stream.core.errors import InputError
 from sam3_stream.core.urls import is_url, redact_credentials
 
+_NETWORK_TIMEOUT_S: float | None = 20.0
 _STILL_PICTURES = Disposition.attached_pic | Disposition.timed_thumbnails
 
 
@@ -30,11 +31,13 @@ def open_container(source: str | Path) -> InputContainer:
     """
     name = display_name(source)
     address = str(source)
+    timeout_s = _NETWORK_TIMEOUT_S
     if not is_url(address):
+        timeout_s = None
         _check_file(Path(source), name)
         address = f"file:{address}"  # so that a colon or a leading dash in the name means nothing to FFmpeg
     try:
-        return av.open(address, "r", metadata_errors="replace")
+        return av.open(address, "r", metadata_errors="replace", timeout=timeout_s)
     except FFmpegError as error:
         reason = redact_credentials(error.strerror or type(error).__name__)
         raise InputError(f"{name} is not a video that FFmpeg can read: {reason}") from error

@@ -46,6 +46,7 @@ class StreamReader:
         self.exhausted = False
         self._frame_threads = frame_threads
         self._packets_read = 0
+        self._frames_due = 0
         self._frames_read = 0
         self._last_pts: int | None = None
         self._ordered = True
@@ -104,6 +105,7 @@ class StreamReader:
                 if packet.dts is None and packet.pts is None and packet.size == 0:
                     break  # PyAV's own last packet
                 self._packets_read += 1
+                self._frames_due += not packet.is_discard  # what an edit list cuts off is decoded, but not shown
                 self.losses.damaged_packets += packet.is_corrupt
                 if packet.size:  # an empty one stands for "as before" in AVI, and for the end to a decoder
                     yield packet
@@ -127,7 +129,7 @@ class StreamReader:
 
     def _may_have_lost_the_tail(self) -> bool:
         accounted = self._frames_read + self.losses.undecodable_packets
-        return self._frame_threads and self._ordered and (bool(self.losses) or self._packets_read > accounted)
+        return self._frame_threads and self._ordered and (bool(self.losses) or self._frames_due > accounted)
 
     def _tail(self) -> Iterator[av.VideoFrame]:
         """Decode the end again without frame threads, for the pictures that have not come out.

@@ -154,7 +154,7 @@ class VideoDecoder:
     def _timed(self, decoded: Iterator[av.VideoFrame]) -> Iterator[tuple[float, tuple[av.VideoFrame, int]]]:
         for frame in decoded:
             pts = self._repair(frame.pts)
-            self._last_time_s = float(pts * self._time_base)
+            self._last_time_s = pts * self._time_base.numerator / self._time_base.denominator
             yield self._last_time_s, (frame, pts)
 
     def _to_frame(self, number: int, frame: av.VideoFrame, pts: int) -> Frame:

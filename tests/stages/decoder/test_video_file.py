@@ -7,13 +7,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
+from av.stream import Disposition
 
 from sam3_stream.core.errors import DecodeError, InputError, UsageError
 from sam3_stream.core.records import Frame
 from sam3_stream.stages.decoder import Anchor, VideoDecoder, open_source
-from tests.support.clips import CORNER_COLORS, draw_frame, read_corners, read_number, vfr_pts_ms, write_clip
+from tests.support.clips import CORNER_COLORS, draw_frame, read_corners, read_number, vfr_pts_ms, write_clip, write_tone
 from tests.support.damage import lie_in_header
 
 OPEN_GOP = {"qp": "4", "x264-params": "bframes=3:b-adapt=0:open-gop=1:keyint=12"}
@@ -126,6 +128,14 @@ def test_info_says_what_is_known_before_the_first_frame(tmp_path: Path) -> None:
     assert info.sample_aspect_ratio is None
 
 
+@pytest.mark.parametrize(("rotation", "expected"), [(0, Fraction(4, 3)), (90, Fraction(3, 4))])
+def test_pixels_need_not_be_square(rotation: int, expected: Fraction, tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "clip.mp4", rotation=rotation, sample_aspect_ratio=Fraction(4, 3))
+    with VideoDecoder(path) as video:
+        assert (video.info.width, video.info.height) == (160, 120)
+        assert video.info.sample_aspect_ratio == expected
+
+
 @pytest.mark.parametrize(("name", "claim"), [("clip.avi", 5), ("clip.avi", 999), ("clip.mp4", 30)])
 def test_a_header_that_lies_about_the_frame_count_is_no_damage(name: str, claim: int, tmp_path: Path) -> None:
     path = lie_in_header(write_clip(tmp_path / name, codec="mpeg4"), claim)
@@ -191,9 +201,35 @@ def test_an_empty_window_is_an_input_error(tmp_path: Path) -> None:
         VideoDecoder(path, start_s=5, end_s=4)
 
 
-def test_the_first_of_several_video_streams_is_taken_and_cover_art_is_not(tmp_path: Path) -> None:
+def test_cover_art_is_no_video(tmp_path: Path) -> None:
     path = _with_cover_art(tmp_path, write_clip(tmp_path / "clip.mp4", audio=True))
     assert [read_number(frame.picture.to_ndarray()) for frame in frames_of(path)] == list(range(24))
+    with pytest.raises(InputError, match="audio only"):
+        VideoDecoder(_with_cover_art(tmp_path, write_tone(tmp_path / "song.m4a")))
+
+
+@pytest.mark.parametrize("best_first", [True, False])
+def test_the_best_of_several_video_streams_is_taken(best_first: bool, tmp_path: Path) -> None:
+    clips = [write_clip(tmp_path / "large.mp4", size=(320, 240)), write_clip(tmp_path / "small.mp4", frames=12)]
+    path = _remux(clips if best_first else clips[::-1], tmp_path / "both.ts")
+    frames = frames_of(path)
+    assert [read_number(frame.picture.to_ndarray()) for frame in frames] == list(range(24))
+    assert (frames[0].width, frames[0].height) == (320, 240)
+
+
+@pytest.mark.parametrize("how", [{}, {"b_frames": 3}, {"audio": True}])
+def test_what_an_edit_list_cuts_off_is_neither_shown_nor_missed(how: dict[str, Any], tmp_path: Path) -> None:
+    path = _remux([write_clip(tmp_path / "clip.mp4", frames=36, **how)], tmp_path / "cut.mp4", cut_s=Fraction(5, 24))
+    frames = frames_of(path)
+    assert [read_number(frame.picture.to_ndarray()) for frame in frames] == list(range(5, 36))
+    assert [frame.pts for frame in frames_of(path, start_s=0.3)] == [frame.pts for frame in frames[8:]]
+
+
+@pytest.mark.data
+def test_a_real_video(bedroom_video: Path) -> None:
+    with av.open(str(bedroom_video)) as container:
+        expected = [frame.pts for frame in container.decode(video=0)]
+    assert [frame.pts for frame in frames_of(bedroom_video)] == expected
 
 
 def test_a_change_of_size_ends_the_stream_with_an_error_that_says_where(tmp_path: Path) -> None:
@@ -240,13 +276,28 @@ def test_close_may_come_at_any_time_and_twice(tmp_path: Path) -> None:
     assert list(video) == []
 
 
-def _with_cover_art(folder: Path, clip: Path) -> Path:
-    import av
-    from av.stream import Disposition
+def _remux(clips: list[Path], target: Path, cut_s: Fraction = Fraction(0)) -> Path:
+    """Put the streams of several clips into one file, time shifted so that `cut_s` lies before its beginning."""
+    with av.open(str(target), "w") as output:
+        packets = []
+        for clip in clips:
+            source = av.open(str(clip))
+            copies = {stream: output.add_stream_from_template(stream) for stream in source.streams}
+            for packet in source.demux():
+                if packet.dts is not None and packet.pts is not None:
+                    shift = round(cut_s / packet.time_base)
+                    packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
+                    packets.append((packet.dts * packet.time_base, packet, copies[packet.stream]))
+        for _, packet, copy in sorted(packets, key=lambda each: each[0]):
+            packet.stream = copy
+            output.mux(packet)
+    return target
 
-    target = folder / "with_cover.mp4"
+
+def _with_cover_art(folder: Path, clip: Path) -> Path:
+    target = folder / f"with_cover_{clip.name}"
     cover = av.VideoFrame.from_ndarray(draw_frame(4095, (640, 480)), "rgb24")
-    with av.open(str(clip)) as source, av.open(str(target), "w") as output:
+    with av.open(str(clip)) as source, av.open(str(target), "w", format="mp4") as output:
         art = output.add_stream("mjpeg", rate=1)
         art.width, art.height, art.pix_fmt = 640, 480, "yuvj420p"
         art.disposition = Disposition.attached_pic
