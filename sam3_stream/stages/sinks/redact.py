@@ -24,8 +24,8 @@ class RedactSink(Mp4Sink):
     pictures are recognised (McPherson et al., "Defeating Image Obfuscation with Deep Learning", 2016); over a video the
     object moves under the grid, and its many small pictures add up to a sharp one. So here the blocks' colours come
     from one mean over all of them and a fixed pattern of shades: three numbers a frame leave the object, whatever its
-    size. Hidden are the mask, a margin that grows with the object, and every block that these touch, so that only a
-    coarse shape is left. An object that the tracker has lost is not hidden while it is lost.
+    size. Hidden are the mask, a margin that grows with the object, every block that these touch and what they enclose,
+    so that only a coarse shape is left. An object that the tracker has lost is not hidden while it is lost.
     """
 
     name = "redact"
@@ -55,12 +55,20 @@ def hide(picture: av.VideoFrame, mask: MaskArray, box_xywh: tuple[int, int, int,
     seen = mask[row * side :, column * side :][: part.shape[0], : part.shape[1]]
     part[: seen.shape[0], : seen.shape[1]] = seen
     grown = cv2.dilate(part, np.ones((2 * margin + 1, 2 * margin + 1), np.uint8))
-    touched = grown.reshape(rows, side, columns, side).any(axis=(1, 3))
+    touched = _without_holes(grown.reshape(rows, side, columns, side).any(axis=(1, 3)))
     shades = _SHADES[np.ix_(np.arange(row, row + rows) % 4, np.arange(column, column + columns) % 4)]
     for plane, subsampling in zip(picture.planes, (1, 2, 2), strict=True):
         size = side // subsampling
         pixels = plane_pixels(plane)[row * size :, column * size :]
         _fill(pixels, touched, shades if subsampling == 1 else np.zeros_like(shades), size)
+
+
+def _without_holes(blocks: MaskArray) -> MaskArray:
+    """The blocks and all that they enclose, where a mask may have missed a part of the object."""
+    outlines, _ = cv2.findContours(blocks.view(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    filled = np.zeros(blocks.shape, np.uint8)
+    cv2.drawContours(filled, outlines, -1, 1, cv2.FILLED)
+    return filled.view(np.bool_)
 
 
 def _fill(pixels: ImageArray, touched: MaskArray, shades: npt.NDArray[np.int_], size: int) -> None:

@@ -62,6 +62,13 @@ def test_the_object_and_a_margin_are_covered_and_the_rest_stays(tmp_path: Path) 
     assert covered[FACE].max() < 250
 
 
+def test_a_hole_in_the_mask_is_hidden_too(tmp_path: Path) -> None:
+    image = np.full((120, 160, 3), 100, np.uint8)
+    image[52:56, 72:76] = (255, 255, 0)
+    mask = FACE & ~rectangle(64, 44, 84, 64)
+    assert redact(tmp_path / "out.mp4", [image], mask)[0].max() < 150
+
+
 @pytest.mark.parametrize(
     "box", [(0, 0, 1, 1), (160, 120, 161, 121), (0, 0, 161, 121), (150, 5, 161, 9), (80, 60, 81, 61)]
 )
