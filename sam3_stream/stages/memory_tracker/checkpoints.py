@@ -19,15 +19,17 @@ from sam3_stream.core.records import Frame, TrackedFrame
 from sam3_stream.models.protocols import SessionState, TrackingSession
 
 _POSITION_KEY = "__next_sequence_and_last_object_id__"
+_SCHEDULE_KEY = "__prompt_schedule__"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The session's state before the frame `first_sequence`."""
+    """The session's state before the frame `first_sequence`, and that of the prompts (`PromptSchedule.snapshot`)."""
 
     first_sequence: int
     last_object_id: int
     state: SessionState
+    schedule: str
 
 
 @dataclass(frozen=True)
@@ -36,41 +38,48 @@ class ResumePoint:
 
     Attributes:
         checkpoint: The state to go on with.
-        recorded: The masks file's rows of the frames before the checkpoint, in order.
+        recorded: The masks file's rows of the frames before the checkpoint, in order; None when these frames do not
+            come again.
     """
 
     checkpoint: Checkpoint
-    recorded: Iterator[MasksRow]
+    recorded: Iterator[MasksRow] | None = None
 
     def tracked_frame(self, frame: Frame) -> TrackedFrame:
         """The recorded result of the next frame."""
+        assert self.recorded is not None
         row = next(self.recorded)
         return TrackedFrame(frame, row.objects, state=row.state)
 
 
 class CheckpointStore:
-    """Keeps the newest two checkpoints in files beside an output.
+    """Keeps the newest few checkpoints in files beside an output.
 
-    Two, because the results of the newest may not have been written yet when the process is killed: sinks run a few
-    frames behind.
+    At least two, because the results of the newest may not have been written yet when the process is killed: sinks run
+    a few frames behind.
 
     Args:
-        beside: The masks file; the checkpoints are ``<name>.resume0`` and ``<name>.resume1``.
+        beside: The masks file; the checkpoints are ``<name>.resume0``, ``<name>.resume1``, ….
         interval_frames: Frames from one checkpoint to the next; more than all channels together can hold.
+        kept: How many checkpoints are kept.
     """
 
-    def __init__(self, beside: Path, interval_frames: int = 100) -> None:
-        self._paths = [beside.with_name(f"{beside.name}.resume{number}") for number in (0, 1)]
+    def __init__(self, beside: Path, interval_frames: int = 100, kept: int = 2) -> None:
+        self._paths = [beside.with_name(f"{beside.name}.resume{number}") for number in range(kept)]
         self._interval_frames = interval_frames
+        self._last_sequence = -1
 
-    def offer(self, next_sequence: int, session: TrackingSession, last_object_id: int) -> None:
-        """Save the session's state if it is time to."""
-        if next_sequence % self._interval_frames:
+    def offer(self, next_sequence: int, session: TrackingSession, last_object_id: int, schedule: str) -> None:
+        """Save the session's state and that of the prompts, once in every interval."""
+        interval = next_sequence // self._interval_frames
+        if interval == self._last_sequence // self._interval_frames:
             return
-        path = self._paths[(next_sequence // self._interval_frames) % 2]
+        self._last_sequence = next_sequence
+        path = self._paths[interval % len(self._paths)]
         growing = path.with_name(path.name + ".part")
         state = session.snapshot()
         state[_POSITION_KEY] = np.array([next_sequence, last_object_id], dtype=np.int64)
+        state[_SCHEDULE_KEY] = np.array(schedule)
         with growing.open("wb") as file:
             np.savez(file, allow_pickle=False, **state)
         growing.replace(path)
@@ -79,7 +88,9 @@ class CheckpointStore:
         """The newest checkpoint that lies within the first ``recorded_frames`` frames; None when there is none."""
         found = [checkpoint for path in self._paths if (checkpoint := _load(path)) is not None]
         usable = [checkpoint for checkpoint in found if checkpoint.first_sequence <= recorded_frames]
-        return max(usable, key=lambda checkpoint: checkpoint.first_sequence, default=None)
+        newest = max(usable, key=lambda checkpoint: checkpoint.first_sequence, default=None)
+        self._last_sequence = -1 if newest is None else newest.first_sequence
+        return newest
 
     def discard(self) -> None:
         """Delete the files: the run is complete."""
@@ -92,9 +103,9 @@ class CheckpointStore:
 def _load(path: Path) -> Checkpoint | None:
     """Read a checkpoint; None when it is missing or was cut short."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             state = {key: arrays[key] for key in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        next_sequence, last_object_id = (int(value) for value in state.pop(_POSITION_KEY))
+        return Checkpoint(next_sequence, last_object_id, state, str(state.pop(_SCHEDULE_KEY)))
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
         return None
-    next_sequence, last_object_id = (int(value) for value in state.pop(_POSITION_KEY))
-    return Checkpoint(next_sequence, last_object_id, state)

@@ -75,15 +75,12 @@ class MemoryTracker:
         session = self._model.open_session(self._ids.new)
         try:
             if self._resume is not None:
-                self._replay(self._resume, inbox, outbox)
-                session.restore(self._resume.checkpoint.state)
-                self._ids.resume_after(self._resume.checkpoint.last_object_id)
-            elif self._checkpoints is not None:
-                self._checkpoints.offer(0, session, self._ids.last)
+                self._go_on(self._resume, session, inbox, outbox)
+            else:
+                self._offer_checkpoint(0, session)
             for encoded in inbox:
                 tracked = self._step(encoded, session)
-                if self._checkpoints is not None:
-                    self._checkpoints.offer(encoded.frame.sequence + 1, session, self._ids.last)
+                self._offer_checkpoint(encoded.frame.sequence + 1, session)
                 outbox.put(tracked)
         finally:
             session.close()
@@ -95,6 +92,25 @@ class MemoryTracker:
         future: Future[int] = Future()
         self._requests.put((what, future))
         return future
+
+    def _offer_checkpoint(self, next_sequence: int, session: TrackingSession) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.offer(next_sequence, session, self._ids.last, self._schedule.snapshot())
+
+    def _go_on(
+        self,
+        resume: ResumePoint,
+        session: TrackingSession,
+        inbox: Channel[EncodedFrame],
+        outbox: Channel[TrackedFrame],
+    ) -> None:
+        """Take up the state of the checkpoint."""
+        checkpoint = resume.checkpoint
+        if resume.recorded is not None:
+            self._replay(resume, inbox, outbox)
+        session.restore(checkpoint.state)
+        self._ids.resume_after(checkpoint.last_object_id)
+        self._schedule.restore(checkpoint.schedule)
 
     def _replay(self, resume: ResumePoint, inbox: Channel[EncodedFrame], outbox: Channel[TrackedFrame]) -> None:
         """Pass on the recorded results of the frames before the checkpoint."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,7 @@ class PromptSchedule:
         self._ids = ids
         self._named: dict[str, _Target] = {}
         self._count = 0
+        self._last_time_s = float("-inf")
         self._pending: list[tuple[float, Prompt, _Target]] = []
         for prompt in prompts:
             self._pending.append((prompt.time_s, prompt, self._target_of(prompt)))
@@ -61,10 +63,23 @@ class PromptSchedule:
 
     def due(self, time_s: float) -> list[SessionPrompt]:
         """Take the prompts whose time has come, all that is said of one object in one `ObjectPrompt`."""
+        self._last_time_s = time_s
         due = [(prompt, target) for at_s, prompt, target in self._pending if at_s <= time_s]
         if due:
             self._pending = [entry for entry in self._pending if entry[0] > time_s]
         return _combine(due)
+
+    def snapshot(self) -> str:
+        """Which prompts have taken effect, and what the names stand for, as text for `restore`."""
+        named = {name: [target.object_id, target.prompt_id, target.label] for name, target in self._named.items()}
+        return json.dumps({"last_time_s": self._last_time_s, "count": self._count, "named": named})
+
+    def restore(self, snapshot: str) -> None:
+        """Take up where the schedule of the same prompts was that gave this snapshot."""
+        fields = json.loads(snapshot)
+        self.due(fields["last_time_s"])
+        self._count = fields["count"]
+        self._named = {name: _Target(*target) for name, target in fields["named"].items()}
 
     def earliest(self) -> list[tuple[float, SessionPrompt]]:
         """Take every object's earliest prompts with their time: what a backward pass starts from.

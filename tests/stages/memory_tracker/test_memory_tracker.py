@@ -111,3 +111,46 @@ def test_a_backward_pass_fills_the_frames_before_each_prompt(tmp_path):
     assert as_rows(tracked[10:]) == as_rows(forward[10:]), "the forward pass has the word from the prompt on"
     at_prompt, before = tracked[5].objects[0].mask, tracked[4].objects[0].mask
     assert np.array_equal(before, np.roll(at_prompt, 1, axis=1)), "one step of the fake model away from the prompt"
+
+
+def test_going_on_from_a_checkpoint_without_the_frames_before_it(tmp_path):
+    """Ids, names and prompts are those of a tracker that never stopped, also for a prompt that comes later."""
+    prompts = [
+        BoxPrompt(x0=2, y0=2, x1=6, y1=6, name="box"),
+        PointPrompt(x=9, y=9, time_s=16 / 25, name="click"),
+        PointPrompt(x=20, y=12, time_s=18 / 25, name="box"),
+    ]
+    store = CheckpointStore(tmp_path / "state", interval_frames=5, kept=3)
+    whole = run_stage(MemoryTracker(FakeModel(), prompts, checkpoints=store), encoded_frames(19))
+    checkpoint = CheckpointStore(tmp_path / "state", kept=3).newest(recorded_frames=14)
+    assert checkpoint.first_sequence == 10
+    tracker = MemoryTracker(FakeModel(), prompts, resume=ResumePoint(checkpoint))
+    rest = run_stage(tracker, encoded_frames(9, first=10))
+    assert [tracked.frame.sequence for tracked in rest] == list(range(10, 19))
+    for ours, theirs in zip(whole[10:], rest, strict=True):
+        assert [(each.object_id, each.label, each.prompt_id) for each in ours.objects] == [
+            (each.object_id, each.label, each.prompt_id) for each in theirs.objects
+        ]
+        assert np.array_equal(ours.masks_nhw, theirs.masks_nhw)
+
+
+def test_a_prompt_that_was_added_while_running_is_remembered(tmp_path):
+    store = CheckpointStore(tmp_path / "state", interval_frames=1)
+    tracker = MemoryTracker(FakeModel(), [], checkpoints=store)
+    tracker.add(PointPrompt(x=9, y=9, name="cat"))
+    run_stage(tracker, encoded_frames(1))
+    resumed = MemoryTracker(FakeModel(), [], resume=ResumePoint(store.newest(1)))
+    resumed.add(PointPrompt(x=12, y=9, name="cat"))
+    resumed.add(PointPrompt(x=3, y=9))
+    (tracked,) = run_stage(resumed, encoded_frames(1, first=1))
+    assert [(each.object_id, each.prompt_id, each.label) for each in tracked.objects] == [
+        (1, "p1", "cat"),
+        (2, "p2", "object 2"),
+    ]
+
+
+def test_checkpoints_are_kept_where_frames_are_missing(tmp_path):
+    store = CheckpointStore(tmp_path / "state", interval_frames=5)
+    live = [each for each in encoded_frames(30) if each.frame.sequence % 7 == 3]
+    run_stage(MemoryTracker(FakeModel(), [], checkpoints=store), live)
+    assert store.newest(10**9).first_sequence == 25
