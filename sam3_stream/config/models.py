@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from sam3_stream.config.base import Config
 
 
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SourceConfig(_Config):
+class SourceConfig(Config):
     """A video file that FFmpeg reads, or a folder of images in name order."""
 
     path: Path = Field(description="Video file, or folder of images.")
@@ -27,14 +25,14 @@ class SourceConfig(_Config):
         return self
 
 
-class ModelConfig(_Config):
+class ModelConfig(Config):
     """Which model tracks."""
 
     name: str = Field("lite", description="lite, sam3, a folder with SAM 3 weights, or an id on the Hugging Face hub.")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps. lite always runs on the CPU.")
 
 
-class _PromptConfig(_Config):
+class _PromptConfig(Config):
     time_s: float = Field(0.0, ge=0, description="Takes effect on the first frame at or after this time, in seconds.")
     name: str | None = Field(None, min_length=1, description="Label; prompts with the same name speak of one object.")
 
@@ -75,35 +73,35 @@ class TextConfig(_PromptConfig):
 PromptConfig = Annotated[ClickConfig | BoxConfig | MaskConfig | TextConfig, Field(discriminator="type")]
 
 
-class OverlayConfig(_Config):
+class OverlayConfig(Config):
     """The video with the objects drawn over it: H.264 in MP4, with the source's sound."""
 
     type: Literal["overlay"] = "overlay"
     path: Path
 
 
-class MasksConfig(_Config):
+class MasksConfig(Config):
     """A line of JSON a frame with ids, labels, scores, boxes and COCO RLE masks (docs/masks-format.md)."""
 
     type: Literal["masks"] = "masks"
     path: Path
 
 
-class DavisConfig(_Config):
+class DavisConfig(Config):
     """A folder of indexed PNGs by frame number, in the layout of the DAVIS data set."""
 
     type: Literal["davis"] = "davis"
     path: Path
 
 
-class CutoutConfig(_Config):
+class CutoutConfig(Config):
     """The objects alone on transparency: a .webm file (VP9 with alpha) or a folder of PNGs."""
 
     type: Literal["cutout"] = "cutout"
     path: Path
 
 
-class RedactConfig(_Config):
+class RedactConfig(Config):
     """The video with the objects pixelated beyond recovery: H.264 in MP4, with the source's sound."""
 
     type: Literal["redact"] = "redact"
@@ -115,7 +113,7 @@ SinkConfig = Annotated[
 ]
 
 
-class JobConfig(_Config):
+class JobConfig(Config):
     """One tracking job from a file to its outputs."""
 
     source: SourceConfig

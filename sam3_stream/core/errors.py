@@ -11,6 +11,7 @@
     │   └── ModelError              an unknown model, or weights that cannot be loaded
     └── RunError                    exit code 1: something broke while frames were flowing
         ├── DecodeError             a source broke in the middle; names what was lost
+        ├── StreamError             a live source cannot be reached, or broke off
         ├── SinkError               an output could not be written any more (a full disk, …)
         ├── PromptNotReachedError   the stream ended before the time of a prompt
         ├── CapacityError           more objects than the session has room for
@@ -60,6 +61,19 @@ class RunError(Sam3StreamError):
 
 class DecodeError(RunError):
     """A source broke in the middle. What decoded before has been delivered."""
+
+
+class StreamError(RunError):
+    """A live source cannot be reached, or broke off.
+
+    Args:
+        message: What is wrong and what to do, without credentials.
+        lasting: Whether it stays so until a person changes something: a wrong password, an unknown path.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class SinkError(RunError):
