@@ -155,9 +155,12 @@ class Lifecycle:
         return {**arrays, "clock": np.array([self._tick, self._step], np.int64)}
 
     def restore(self, state: dict[str, npt.NDArray[np.generic]]) -> None:
-        """Become the lifecycle that gave this `state`."""
+        """Become the lifecycle that gave this `state`; slots beyond those of the other are free."""
+        for slot in range(len(self._pinned)):
+            self.forget(slot)
         for name, value in self._arrays().items():
-            value[...] = state[name]
+            both = tuple(slice(0, min(sizes)) for sizes in zip(value.shape, state[name].shape, strict=True))
+            value[both] = state[name][both]
         self._tick, self._step = (int(value) for value in state["clock"])
 
     def _arrays(self) -> dict[str, npt.NDArray[np.generic]]:

@@ -91,17 +91,16 @@ class Tokenizer:
 
 
 class TextEncoder:
-    """CLIP's text encoder with SAM 3's projection, always in full precision: it runs once a phrase.
+    """CLIP's text encoder with SAM 3's projection. It runs once a phrase: on the CPU and in full precision, so that it
+    takes no GPU memory and a phrase has the same features on every machine.
 
     Args:
         checkpoint: Where tokenizer and weights are.
-        device: Where to run it.
         dtype: float32, or float64 to compare with a reference.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> None:
         self._checkpoint = checkpoint
-        self._device = device
         self._dtype = dtype
         self._modules: tuple[nn.Module, nn.Module] | None = None
         self.tokenize = Tokenizer(
@@ -115,7 +114,7 @@ class TextEncoder:
 
     @torch.inference_mode()
     def __call__(self, phrases: Sequence[str]) -> list[TextFeatures]:
-        """Encode phrases as one batch; the features come back on the CPU.
+        """Encode phrases as one batch.
 
         Raises:
             PromptError: A phrase is too long.
@@ -125,9 +124,8 @@ class TextEncoder:
         if self._modules is None:
             self._modules = self._load()
         encoder, projection = self._modules
-        ids_nl, mask_nl = ids_nl.to(self._device), valid_nl.long().to(self._device)
-        hidden_nlc = encoder(input_ids=ids_nl, attention_mask=mask_nl, return_dict=True).last_hidden_state
-        tokens_nlc = projection(hidden_nlc).cpu()
+        hidden_nlc = encoder(input_ids=ids_nl, attention_mask=valid_nl.long(), return_dict=True).last_hidden_state
+        tokens_nlc = projection(hidden_nlc)
         return [TextFeatures(tokens, valid) for tokens, valid in zip(tokens_nlc, valid_nl, strict=True)]
 
     def unload(self) -> None:
@@ -142,7 +140,7 @@ class TextEncoder:
         self._checkpoint.load_into(encoder, "detector_model.text_encoder.")
         self._checkpoint.load_into(projection, "detector_model.text_projection.")
         for module in (encoder, projection):
-            module.eval().requires_grad_(False).to(self._device, self._dtype)
+            module.eval().requires_grad_(False).to(self._dtype)
         return encoder, projection
 
 

@@ -49,7 +49,7 @@ class Counted:
 
 def test_features_are_those_of_the_reference_for_any_script(checkpoint, reference):
     phrases = ["dog", "red dog", "a cat, sitting", "狗", "собака", "🐕‍🦺 dog", "ὁ κύων"]
-    encoded = TextEncoder(checkpoint, torch.device("cpu"))([normalize_phrase(phrase) for phrase in phrases])
+    encoded = TextEncoder(checkpoint)([normalize_phrase(phrase) for phrase in phrases])
     for phrase, features in zip(phrases, encoded, strict=True):
         tokens = tiny_tokenizer()(phrase, padding="max_length", max_length=32, return_tensors="pt")
         with torch.inference_mode():
@@ -98,13 +98,13 @@ def test_memory_keeps_the_phrases_used_last_and_no_more():
 
 def test_with_every_phrase_in_the_bank_the_text_encoder_is_never_loaded(checkpoint, tmp_path):
     weights_hash = text_weights_hash(checkpoint.folder)
-    first = TextEncoder(checkpoint, torch.device("cpu"))
+    first = TextEncoder(checkpoint)
     written = PromptBank(first, weights_hash, tmp_path / "bank")(["dog", "red car"])
     assert first.is_loaded
 
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (checkpoint.folder / name).rename(tmp_path / name)  # nothing of the text tower is there any more
-    second = TextEncoder(checkpoint, torch.device("cpu"))
+    second = TextEncoder(checkpoint)
     bank = PromptBank(second, weights_hash, tmp_path / "bank")
     read = bank(["red car", "dog"])
     assert not second.is_loaded
@@ -163,7 +163,7 @@ def test_an_empty_phrase_is_refused(text):
 
 
 def test_a_phrase_of_200_words_is_refused_and_the_message_says_how_long_it_may_be(checkpoint):
-    bank = PromptBank(TextEncoder(checkpoint, torch.device("cpu")), "hash", None)
+    bank = PromptBank(TextEncoder(checkpoint), "hash", None)
     with pytest.raises(
         PromptError, match="'dog dog dog dog dog dog dog dog dog d…' is too long: SAM 3 reads 30 tokens"
     ):
@@ -173,7 +173,7 @@ def test_a_phrase_of_200_words_is_refused_and_the_message_says_how_long_it_may_b
 
 
 def test_unloading_frees_the_weights_and_a_new_phrase_brings_them_back(checkpoint):
-    encoder = TextEncoder(checkpoint, torch.device("cpu"))
+    encoder = TextEncoder(checkpoint)
     before = encoder(["dog"])[0]
     encoder.unload()
     assert not encoder.is_loaded
@@ -183,7 +183,7 @@ def test_unloading_frees_the_weights_and_a_new_phrase_brings_them_back(checkpoin
 def test_a_broken_tokenizer_is_named(checkpoint):
     (checkpoint.folder / "tokenizer.json").write_text("{")
     with pytest.raises(ModelError, match="cannot be read"):
-        TextEncoder(checkpoint, torch.device("cpu"))(["dog"])
+        TextEncoder(checkpoint)(["dog"])
 
 
 def test_the_folder_is_the_users_choice_or_in_the_cache(monkeypatch, tmp_path):
