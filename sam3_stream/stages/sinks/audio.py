@@ -12,7 +12,9 @@ from typing import TypeAlias
 import av
 from av.container import InputContainer, OutputContainer
 
+from sam3_stream.core.records import StreamInfo
 from sam3_stream.stages.sinks.output_place import ffmpeg_name
+from sam3_stream.stages.sinks.timeline import Timeline
 
 BROWSER_CODECS = {"aac", "mp3", "mp3float", "opus", "flac"}
 AAC_RATES_HZ = {8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000}
@@ -39,6 +41,18 @@ class AudioWindow:
     origin_s: Fraction
     start_s: Fraction | None
     end_s: Fraction | None
+
+    @classmethod
+    def of(cls, source: Path, info: StreamInfo, timeline: Timeline, *, is_window: bool) -> AudioWindow:
+        """The sound that goes with the frames that a timeline has placed."""
+        unit = info.time_base
+        has_all = info.frame_count is not None and timeline.frames >= info.frame_count
+        return cls(
+            source=source,
+            origin_s=timeline.origin * unit,
+            start_s=timeline.origin * unit if is_window else None,
+            end_s=None if has_all else (timeline.origin + timeline.end) * unit,
+        )
 
     def holds(self, start_s: Fraction, end_s: Fraction) -> bool:
         """Whether a piece of sound lies in the window, at least in part."""

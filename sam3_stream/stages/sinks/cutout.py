@@ -22,13 +22,19 @@ class CutoutSink:
         path: ``NAME.webm`` for a video, whose pixels outside of the objects are black as well as transparent but for a
             narrow rim; a name without a suffix for a folder of PNGs by frame number, exact to the pixel.
         force: Replace a file that is there, or the numbered PNGs in the folder.
+        resume: Go on with a folder where an earlier, killed process ended.
     """
 
     name = "cutout"
 
-    def __init__(self, path: str | Path, *, force: bool = False) -> None:
+    def __init__(self, path: str | Path, *, force: bool = False, resume: bool = False) -> None:
         self.path = Path(path)
-        self._output: _Output = _of(self.path, force)
+        self._output: _Output = _of(self.path, force, resume)
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the first frame that a folder to go on with does not hold."""
+        return self._output.next_sequence
 
     def check(self, source: Path | None = None) -> None:
         self._output.check(source)
@@ -44,13 +50,15 @@ class CutoutSink:
 
 
 class _Output(Protocol):
+    @property
+    def next_sequence(self) -> int: ...
     def check(self, source: Path | None) -> None: ...
     def open(self, info: StreamInfo) -> None: ...
     def write(self, tracked: TrackedFrame, mask: MaskArray) -> None: ...
     def close(self) -> None: ...
 
 
-def _of(path: Path, force: bool) -> _Output:
+def _of(path: Path, force: bool, resume: bool) -> _Output:
     if path.suffix.lower() == ".webm":
         return _Video(path, force)
     if path.suffix and not path.is_dir():
@@ -58,10 +66,12 @@ def _of(path: Path, force: bool) -> _Output:
             f"the cutout {path} must be a .webm file, the format with transparency that browsers play, or a folder; "
             f"write {path.with_suffix('.webm')} or {path.with_suffix('')}"
         )
-    return _Pictures(path, force)
+    return _Pictures(path, force, resume)
 
 
 class _Video:
+    next_sequence = 0
+
     def __init__(self, path: Path, force: bool) -> None:
         self._path = path
         self._force = force
@@ -85,8 +95,12 @@ class _Video:
 
 
 class _Pictures:
-    def __init__(self, path: Path, force: bool) -> None:
-        self._folder = PngFolder(path, force=force)
+    def __init__(self, path: Path, force: bool, resume: bool) -> None:
+        self._folder = PngFolder(path, force=force, resume=resume)
+
+    @property
+    def next_sequence(self) -> int:
+        return self._folder.next_sequence
 
     def check(self, source: Path | None) -> None:
         self._folder.check(source)

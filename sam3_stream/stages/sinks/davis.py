@@ -38,13 +38,19 @@ class DavisSink:
     Args:
         path: The folder.
         force: Whether it may hold something already; its numbered PNGs are then replaced.
+        resume: Go on where an earlier, killed process ended.
     """
 
     name = "davis"
 
-    def __init__(self, path: str | Path, *, force: bool = False) -> None:
+    def __init__(self, path: str | Path, *, force: bool = False, resume: bool = False) -> None:
         self.path = Path(path)
-        self._folder = PngFolder(self.path, force=force)
+        self._folder = PngFolder(self.path, force=force, resume=resume)
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the first frame that has no picture yet."""
+        return self._folder.next_sequence
 
     def check(self, source: Path | None = None) -> None:
         self._folder.check(source)

@@ -35,6 +35,13 @@ class MasksSink:
         self._size = 0
         self._next_sequence = 0
 
+    @property
+    def next_sequence(self) -> int:
+        """Number of the first frame that a file to go on with does not hold."""
+        if self._fd is None and self._resume and self.path.exists():
+            self._find_end(None)
+        return self._next_sequence
+
     def check(self, source: Path | None = None) -> None:
         check_output_file(self.path, force=self._force or self._resume, source=source, device=True)
 
@@ -83,20 +90,25 @@ class MasksSink:
         os.lseek(self._fd, size, os.SEEK_SET)
         self._size = size
 
-    def _find_end(self, header_line: bytes) -> int:
-        """Bytes of the whole lines in the file to go on with; also notes which frames they hold."""
-        size, last_line = 0, b""
+    def _find_end(self, header_line: bytes | None) -> int:
+        """Bytes of the whole lines in the file to go on with; also notes which frames they hold.
+
+        Args:
+            header_line: What the first line must be; anything when None.
+        """
+        size, last_line, rows = 0, b"", 0
         with self.path.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                if size == 0 and line != header_line:
+                if size == 0 and header_line not in (None, line):
                     raise OutputError(
                         f"cannot go on with {self.path}: it was not written for this input, model and prompts; "
                         "give the same arguments again, or --force instead of --resume"
                     )
                 size += len(line)
                 last_line = line
-        if size > len(header_line):
+                rows += 1
+        if rows > 1:
             self._next_sequence = json.loads(last_line)["frame"] + 1
         return size

@@ -121,11 +121,4 @@ class Mp4Writer:
     def _audio_window(self) -> AudioWindow | None:
         if self._audio_from is None or not self._info.has_audio:
             return None
-        timeline, unit = self._timeline, self._info.time_base
-        has_all = self._info.frame_count is not None and timeline.frames >= self._info.frame_count
-        return AudioWindow(
-            source=self._audio_from,
-            origin_s=timeline.origin * unit,
-            start_s=timeline.origin * unit if self._is_window else None,
-            end_s=None if has_all else (timeline.origin + timeline.end) * unit,
-        )
+        return AudioWindow.of(self._audio_from, self._info, self._timeline, is_window=self._is_window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from sam3_stream.core.errors import OutputError
@@ -14,11 +15,18 @@ class PngFolder:
     Args:
         path: The folder; made if it is not there.
         force: Whether the folder may hold something already. Its numbered PNGs are then replaced, all of them.
+        resume: Go on where an earlier, killed process ended: pictures that are there stay.
     """
 
-    def __init__(self, path: Path, *, force: bool) -> None:
+    def __init__(self, path: Path, *, force: bool, resume: bool = False) -> None:
         self.path = path
-        self._force = force
+        self._force = force or resume
+        self._resume = resume
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the first frame that has no picture."""
+        return next(number for number in itertools.count() if not (self.path / f"{number:05d}.png").exists())
 
     def check(self, source: Path | None) -> None:
         """Raise `OutputError` unless the folder can be written, or made."""
@@ -29,6 +37,8 @@ class PngFolder:
         self.check(None)
         try:
             self.path.mkdir(exist_ok=True)
+            if self._resume:
+                return
             for old in self.path.glob("*.png"):
                 if old.stem.isdecimal():
                     old.unlink()

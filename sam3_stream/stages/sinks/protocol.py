@@ -44,3 +44,11 @@ class Sink(Protocol):
         Raises:
             SinkError: It cannot be finished; what was written before stays usable.
         """
+
+
+class ResumableSink(Sink, Protocol):
+    """A sink that can go on where a killed process ended. Frames that it holds already are passed over."""
+
+    @property
+    def next_sequence(self) -> int:
+        """Number of the first frame that it does not hold."""
