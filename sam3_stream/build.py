@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +72,7 @@ class Job:
         try:
             self.info: StreamInfo = self._source.info
             self._prompts = [prompt_of(each) for each in config.prompts]
-            self._check_prompts()
+            check_prompts(self._prompts, config.source, self.info)
             self._sinks = [_sink_of(each, config) for each in config.sinks]
             self._check_outputs()
             self._model: VideoModel = load_model(config.model.name, device=config.model.device)
@@ -136,7 +136,7 @@ class Job:
         tracker = MemoryTracker(self._model, self._prompts, checkpoints=store, resume=resume, earlier=earlier)
         encoder = ImageEncoder(self._model, first_sequence=0 if resume is None else resume.checkpoint.first_sequence)
         pipeline = Pipeline(self._source, [encoder, tracker], header=self.header, sinks=self._sinks)
-        return Pass("tracking", pipeline, self._expected_frames())
+        return Pass("tracking", pipeline, expected_frames(self._config.source, self.info))
 
     def _checkpoint_store(self) -> CheckpointStore | None:
         path = self._masks_path()
@@ -162,14 +162,6 @@ class Job:
             )
         return ResumePoint(checkpoint, itertools.islice(iter(read_masks(path)), checkpoint.first_sequence))
 
-    def _check_prompts(self) -> None:
-        source = self._config.source
-        end_s = min((each for each in (source.end_s, self.info.duration_s) if each is not None), default=None)
-        for prompt in self._prompts:
-            prompt.check_size(self.info.width, self.info.height)
-            if end_s is not None and prompt.time_s > end_s:
-                raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the video ends at {end_s:g} s")
-
     def _check_outputs(self) -> None:
         paths = [each.path.absolute() for each in self._config.sinks]
         for path in paths:
@@ -178,16 +170,16 @@ class Job:
         for sink in self._sinks:
             sink.check(self._config.source.path)
 
-    def _expected_frames(self) -> int | None:
-        """About how many frames there will be; None when the source does not say."""
-        source, info = self._config.source, self.info
-        expected = info.frame_count
-        if (source.start_s is not None or source.end_s is not None) and info.average_rate and info.duration_s:
-            end_s = min(info.duration_s, source.end_s or info.duration_s)
-            expected = max(0, round((end_s - (source.start_s or 0.0)) * float(info.average_rate)))
-        if source.max_frames is not None:
-            expected = source.max_frames if expected is None else min(expected, source.max_frames)
-        return expected
+
+def expected_frames(source: SourceConfig, info: StreamInfo) -> int | None:
+    """About how many frames there will be; None when the source does not say."""
+    expected = info.frame_count
+    if (source.start_s is not None or source.end_s is not None) and info.average_rate and info.duration_s:
+        end_s = min(info.duration_s, source.end_s or info.duration_s)
+        expected = max(0, round((end_s - (source.start_s or 0.0)) * float(info.average_rate)))
+    if source.max_frames is not None:
+        expected = source.max_frames if expected is None else min(expected, source.max_frames)
+    return expected
 
 
 def open_config_source(config: SourceConfig) -> FrameSource:
@@ -197,6 +189,15 @@ def open_config_source(config: SourceConfig) -> FrameSource:
         InputError: It cannot be opened, or holds no pictures.
     """
     return open_source(config.path, start_s=config.start_s, end_s=config.end_s, max_frames=config.max_frames)
+
+
+def check_prompts(prompts: Sequence[Prompt], source: SourceConfig, info: StreamInfo) -> None:
+    """Raise `PromptError` unless every prompt lies within the picture and the video."""
+    end_s = min((each for each in (source.end_s, info.duration_s) if each is not None), default=None)
+    for prompt in prompts:
+        prompt.check_size(info.width, info.height)
+        if end_s is not None and prompt.time_s > end_s:
+            raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the video ends at {end_s:g} s")
 
 
 def prompt_of(config: PromptConfig) -> Prompt:
