@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from sam3_stream.config.base import Config
 
@@ -17,6 +17,8 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 class LiveSourceConfig(Config):
     """A camera or another live stream that FFmpeg reads."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # an address may hold a password
 
     url: str = Field(
         min_length=1,
