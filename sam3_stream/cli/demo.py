@@ -9,8 +9,8 @@ from sam3_stream.config.loading import parse_config
 from sam3_stream.config.models import JobConfig
 from sam3_stream.core.errors import InputError
 
-# A click on the bunny's belly, once it stands in the open.
-DEMO_CLICK = {"type": "click", "x": 640.0, "y": 360.0, "time_s": 1.0, "name": "bunny"}
+# A click on the bunny's belly when it stands in the open; it climbs out of its hole before that.
+DEMO_CLICK = {"type": "click", "x": 460.0, "y": 400.0, "time_s": 2.0, "name": "bunny"}
 
 
 def demo_clip() -> Path:
@@ -34,6 +34,7 @@ def demo_config(out: Path) -> JobConfig:
             {"type": "overlay", "path": out / "bunny.mp4"},
             {"type": "masks", "path": out / "bunny.jsonl"},
         ],
+        "backward": True,
         "force": True,
     }
     return parse_config(tree, where="demo")
