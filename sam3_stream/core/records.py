@@ -57,6 +57,7 @@ class Frame:
         pts: Presentation time stamp in units of `time_base`.
         time_base: Seconds per unit of `pts`.
         picture: The pixels, converted lazily.
+        start_pts: Time stamp at which `time_s` is 0: that of the source's first frame.
         capture_time_s: Wall time of capture in seconds since the Unix epoch; None for files.
         rotation: Clockwise degrees that were applied to get from the coded to the displayed picture.
         key_frame: Whether the decoder could have started here.
@@ -69,6 +70,7 @@ class Frame:
     pts: int
     time_base: Fraction
     picture: Picture
+    start_pts: int = 0
     capture_time_s: float | None = None
     rotation: int = 0
     key_frame: bool = False
@@ -78,7 +80,7 @@ class Frame:
     def __post_init__(self) -> None:
         if self.sequence < 0:
             raise ValueError(f"sequence must be 0 or more, got {self.sequence}")
-        if self.time_base <= 0:
+        if self.time_base.numerator <= 0:  # comparing the fraction itself takes most of the time of making a frame
             raise ValueError(f"time_base must be positive, got {self.time_base}")
         if self.rotation not in (0, 90, 180, 270):
             raise ValueError(f"rotation must be 0, 90, 180 or 270 degrees, got {self.rotation}")
@@ -95,8 +97,8 @@ class Frame:
 
     @property
     def time_s(self) -> float:
-        """Presentation time in seconds."""
-        return float(self.pts * self.time_base)
+        """Presentation time in seconds from the source's first frame, as players show it."""
+        return (self.pts - self.start_pts) * self.time_base.numerator / self.time_base.denominator
 
 
 @dataclass(frozen=True, slots=True)

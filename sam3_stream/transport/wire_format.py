@@ -117,6 +117,7 @@ class FrameLayout(msgspec.Struct, kw_only=True, frozen=True):
         sequence: Number of the frame in its stream, from 0.
         pts: Presentation time stamp in units of `time_base`.
         time_base: [numerator, denominator] of the seconds per unit of `pts`.
+        start_pts: Time stamp at which stream time is 0, that of the source's first frame.
         picture: How to read the picture's buffers.
         epoch: Which run of the stream it is: sequence numbers grow within an epoch, and epochs grow.
         capture_time_s: Wall time of capture, in seconds since 1970 on the sender's clock; nil for files.
@@ -131,6 +132,7 @@ class FrameLayout(msgspec.Struct, kw_only=True, frozen=True):
     pts: int
     time_base: list[int]
     picture: PictureLayout
+    start_pts: int = 0
     epoch: int = 0
     capture_time_s: float | None = None
     rotation: int = 0
@@ -146,6 +148,8 @@ class FrameLayout(msgspec.Struct, kw_only=True, frozen=True):
             raise MalformedMessageError(f"a time base of {self.time_base}")
         if not 0 <= self.sequence < 1 << 62 or not -(1 << 62) < self.pts < 1 << 62:
             raise MalformedMessageError(f"sequence {self.sequence} or pts {self.pts} is out of range")
+        if not -(1 << 62) < self.start_pts < 1 << 62:
+            raise MalformedMessageError(f"a start of {self.start_pts} is out of range")
         if self.capture_time_s is not None and not math.isfinite(self.capture_time_s):
             raise MalformedMessageError(f"a capture time of {self.capture_time_s}")
 

@@ -112,3 +112,16 @@ def test_the_same_command_twice_gives_the_same_masks_file(tmp_path, sam3_stream_
         )
         assert outcome.code == 0, outcome.err
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_times_count_from_the_first_frame_whatever_its_time_stamp(tmp_path, sam3_stream_command):
+    """A recording of a camera starts at any time stamp; players, and so users, count from its first frame."""
+    clip = write_clip(tmp_path / "clip.ts", frames=24, pts=range(1000, 25_000, 1000), time_base=Fraction(1, 1000))
+    masks = tmp_path / "out.jsonl"
+    arguments = ["track", clip, "--model", "fake", "--masks", masks, "--force"]
+    assert sam3_stream_command(*arguments, "--click", "40,40@5").code == 0
+    rows = read_rows(masks)[1]
+    assert [row["time_s"] for row in rows] == pytest.approx(range(24))
+    assert [len(row["objects"]) for row in rows] == [0] * 5 + [1] * 19
+    assert sam3_stream_command(*arguments, "--click", "40,40", "--start", 5, "--end", 8).code == 0
+    assert [row["time_s"] for row in read_rows(masks)[1]] == pytest.approx([5, 6, 7])

@@ -12,7 +12,7 @@ from sam3_stream.transport.records import FeatureCodec
 
 SIZE = (37, 22)  # (width, height): rows of packed bits do not end on a byte
 
-FRAME_FIELDS = ("stream_id", "sequence", "pts", "time_base", "capture_time_s", "rotation", "key_frame")
+FRAME_FIELDS = ("stream_id", "sequence", "pts", "time_base", "start_pts", "capture_time_s", "rotation", "key_frame")
 FRAME_FIELDS += ("discontinuity", "corrupt", "width", "height")
 OBJECT_FIELDS = ("object_id", "prompt_id", "label", "score", "present")
 FEATURES = FeatureCodec(to_arrays=lambda features: features, from_arrays=lambda arrays: arrays)
@@ -27,6 +27,7 @@ def a_frame(sequence: int = 3, size: tuple[int, int] = SIZE, stream_id: str = "y
         sequence * 1001,
         Fraction(1, 30000),
         picture,
+        start_pts=90,
         capture_time_s=1.7e9 + sequence / 25,
         rotation=90,
         key_frame=sequence % 2 == 1,

@@ -88,6 +88,7 @@ class VideoDecoder:
         self._orientation = Orientation.of(first)
         self._time_base = self._reader.time_base
         self._repair = TimestampRepair(self._time_base, self._reader.frame_duration_s)
+        self._start_pts = first.pts or 0
         self.info = _describe(self._reader, first, self._orientation)
         self._frames = self._run(first)
 
@@ -149,12 +150,12 @@ class VideoDecoder:
         formats = self._reader.container.format.name.split(",")
         if self._window.start_s is None or not any(name in formats for name in _SEEKABLE_FORMATS):
             return None
-        return math.ceil(Fraction(self._window.start_s) / self._time_base)
+        return self._start_pts + math.ceil(Fraction(self._window.start_s) / self._time_base)
 
     def _timed(self, decoded: Iterator[av.VideoFrame]) -> Iterator[tuple[float, tuple[av.VideoFrame, int]]]:
         for frame in decoded:
             pts = self._repair(frame.pts)
-            self._last_time_s = pts * self._time_base.numerator / self._time_base.denominator
+            self._last_time_s = (pts - self._start_pts) * self._time_base.numerator / self._time_base.denominator
             yield self._last_time_s, (frame, pts)
 
     def _to_frame(self, number: int, frame: av.VideoFrame, pts: int) -> Frame:
@@ -172,6 +173,7 @@ class VideoDecoder:
             pts=pts,
             time_base=self._time_base,
             picture=VideoPicture(frame, self._orientation),
+            start_pts=self._start_pts,
             rotation=self._orientation.rotation,
             key_frame=frame.key_frame,
             corrupt=frame.is_corrupt,

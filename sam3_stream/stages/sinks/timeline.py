@@ -39,7 +39,7 @@ class Timeline:
 
     def place(self, frame: Frame) -> int:
         """The frame's time stamp in the video: its own, made to increase where the input's does not."""
-        if self.frames == 0 and (self._is_window or not 0 <= frame.time_s <= MAX_START_S):
+        if self.frames == 0 and (self._is_window or not 0 <= frame.pts * frame.time_base <= MAX_START_S):
             self.origin = frame.pts
         elif frame.discontinuity and frame.pts - self.origin <= self._last:
             self.origin = frame.pts - self._last - self.step
