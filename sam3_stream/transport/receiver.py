@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import zmq
 
@@ -72,9 +72,12 @@ class SocketReceiver:
         first_number: Number of the first record to receive.
         policy: ``block`` keeps every record; else the oldest give way when more than `capacity` wait.
         capacity: How many records may wait.
+        keep_sender: Whether `cancel` leaves the sender as it is, because the stream may be read anew.
     """
 
-    def __init__(self, link: ReceiverLink, first_number: int, policy: OverflowPolicy, capacity: int) -> None:
+    def __init__(
+        self, link: ReceiverLink, first_number: int, policy: OverflowPolicy, capacity: int, keep_sender: bool
+    ) -> None:
         self.policy = policy
         self.capacity = 1 if policy == "latest" else capacity
         self.dropped = 0
@@ -83,8 +86,9 @@ class SocketReceiver:
         self.info: StreamInfo | None = None
         self.header: RunHeader | None = None
         self.live = False
-        self.state: Any = "open"
+        self.state: Literal["open", "done"] = "open"
         self._link = link
+        self._keep_sender = keep_sender
         self._changed = link.changed
         self._items: deque[Record] = deque()
         self._ended = False
@@ -146,19 +150,19 @@ class SocketReceiver:
 
     def cancel(self) -> None:
         """Want no more: discard what waits, and have both sides get `Cancelled`."""
-        with self._changed:
-            if not self._cancelled:
-                self.state = "cancelled"
-            self._drop_everything()
-        self._link.wake()
+        if not self._keep_sender:
+            self.finish()
+        self.abandon()
 
     def abandon(self) -> None:
-        """As `cancel`, but the sender is not told: its stream will be read anew."""
+        """As `cancel`, but the sender is not told."""
         with self._changed:
-            self._drop_everything()
+            self._cancelled = True
+            self._items.clear()
+            self._changed.notify_all()
 
     def finish(self) -> None:
-        """Say that the stream's end has been seen and all outputs are finished; the sender may go."""
+        """Say that nothing more is wanted, from whatever place: the sender may go."""
         with self._changed:
             self.state = "done"
         self._link.wake()
@@ -177,11 +181,6 @@ class SocketReceiver:
         if self.policy == "block":
             self.consumed = number_of(record) + 1
         return record
-
-    def _drop_everything(self) -> None:
-        self._cancelled = True
-        self._items.clear()
-        self._changed.notify_all()
 
     # What follows is called by the link, in its thread, with the lock held.
 
@@ -286,9 +285,9 @@ class ReceiverLink:
         """Whether the sender has been heard within the heartbeat interval."""
         return self._connected
 
-    def begin(self, first_number: int) -> SocketReceiver:
-        """Begin to read the stream, from the record of this number on."""
-        session = SocketReceiver(self, first_number, self._policy, self._capacity)
+    def begin(self, first_number: int, *, keep_sender: bool = False) -> SocketReceiver:
+        """Begin to read the stream, from the record of this number on; see `SocketReceiver`."""
+        session = SocketReceiver(self, first_number, self._policy, self._capacity, keep_sender)
         with self.changed:
             if self._session is not None:
                 self._session.abandon()
@@ -302,7 +301,8 @@ class ReceiverLink:
         self._thread.wake()
 
     def say_farewell(self, timeout_s: float) -> bool:
-        """Wait until the sender has heard that the present session is done or cancelled."""
+        """Say that nothing more is wanted; False when the sender has not heard it within ``timeout_s`` seconds."""
+        (self._session or self.begin(0)).finish()
         return self._farewell.wait(timeout_s)
 
     def stop(self) -> None:

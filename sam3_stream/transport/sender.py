@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,11 @@ class SocketSender:
         first_number: Number of the first message there will be.
         policy: What `put` does when there is no room.
         capacity: How many records may wait here to be sent.
+
+    Attributes:
+        dropped: How many records the policy has discarded.
+        error: Why a record could not be sent.
+        on_abandon: Called, in the link's thread, when nobody wants this session's records any more.
     """
 
     def __init__(self, link: SenderLink, first_number: int, policy: OverflowPolicy, capacity: int) -> None:
@@ -86,12 +91,13 @@ class SocketSender:
         self.capacity = capacity if policy == "drop_oldest" else 1
         self.dropped = 0
         self.error: BaseException | None = None
+        self.on_abandon: Callable[[], None] | None = None
         self._link = link
         self._changed = link.changed
         self._waiting: deque[Record] = deque()
         self._unacknowledged: deque[_Message] = deque()
         self._to_send_again: deque[_Message] = deque()
-        self._available_from = first_number
+        self._first_number = self._available_from = first_number
         self._next_number = first_number
         self._bytes_under_way = 0
         self._last_size = 0
@@ -116,6 +122,8 @@ class SocketSender:
             Cancelled: The edge was cancelled, or the stream must be made anew from an earlier place.
             RuntimeError: It was closed.
         """
+        if number_of(record) < self._first_number:
+            return  # made only to get to the one that was asked for
         with self._changed:
             while True:
                 if self.error is not None:
@@ -153,6 +161,8 @@ class SocketSender:
         """As `cancel`, but the receiver is not told: it will be served anew."""
         with self._changed:
             self._drop_everything()
+        if self.on_abandon is not None:
+            self.on_abandon()
 
     def _drop_everything(self) -> None:
         self._cancelled = True
@@ -292,7 +302,7 @@ class SenderLink:
 
     @property
     def done(self) -> bool:
-        """Whether the receiver has said that it is done or has cancelled."""
+        """Whether the receiver has said that it wants nothing more."""
         return self._done
 
     @property
@@ -304,7 +314,7 @@ class SenderLink:
         """Wait until a receiver wants what no present sender can give it.
 
         Returns:
-            The number to make the stream from; None when the receiver is done, has cancelled, or `stop` was called.
+            The number to make the stream from; None when the receiver is done or `stop` was called.
 
         Raises:
             TimeoutError: Nobody wanted anything for ``timeout_s`` seconds.
@@ -366,7 +376,7 @@ class SenderLink:
             return
         self._heard_s = now_s
         self._want = want
-        if want.state != "open":
+        if want.state == "done":
             self._finish(identity, want)
             return
         if peer != self._peer:
@@ -401,7 +411,7 @@ class SenderLink:
         self._peer = (identity, want.receiver, want.session)
         self._send(pack(TOPIC, Bye(session=want.session)))
         self._done = True
-        if self._session is not None and want.state == "cancelled":
+        if self._session is not None:
             self._session.abandon()
         self.changed.notify_all()
 

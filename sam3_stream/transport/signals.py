@@ -33,7 +33,7 @@ class Want(Header, kw_only=True, frozen=True, tag="want"):
         window_bytes: So many bytes may be under way, and
         window_messages: so many messages.
         sent_s: The receiver's wall clock when it said so.
-        state: ``open``; ``done``: it has seen the end and its outputs are finished; ``cancelled``: it wants no more.
+        state: ``open``, or ``done``: it wants nothing more, because it has all or because it gave up.
     """
 
     receiver: str
@@ -43,7 +43,7 @@ class Want(Header, kw_only=True, frozen=True, tag="want"):
     window_bytes: int
     window_messages: int
     sent_s: float
-    state: Literal["open", "done", "cancelled"] = "open"
+    state: Literal["open", "done"] = "open"
 
 
 class Heartbeat(Header, kw_only=True, frozen=True, tag="heartbeat"):
@@ -177,7 +177,7 @@ class Cancel(Header, kw_only=True, frozen=True, tag="cancel"):
 
 
 class Bye(Header, kw_only=True, frozen=True, tag="bye"):
-    """The sender has heard that the receiver is done, or cancelled."""
+    """The sender has heard that the receiver is done."""
 
     session: int
 
