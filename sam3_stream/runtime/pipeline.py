@@ -71,7 +71,10 @@ class Pipeline:
         sinks: Each gets every tracked frame through a channel and a thread of its own.
         queue_size: Capacity of every channel, in records.
         policy: Overflow policy of the channels before the last stage: ``block`` for files (every frame goes
-            through), ``latest`` for live sources (stay close to now, count what is dropped).
+            through), ``latest`` for live sources (stay close to now, count what is dropped). Unless it is ``block``,
+            sinks that lag behind lose their oldest frames instead of holding up the others.
+        on_demand: The first stage takes frames from the source itself, in its own thread, so that none waits between
+            them: a live source then gives its newest. Such a source may be closed from any thread, and `stop` does.
     """
 
     def __init__(
@@ -83,11 +86,14 @@ class Pipeline:
         sinks: Sequence[Sink] = (),
         queue_size: int = 4,
         policy: OverflowPolicy = "block",
+        on_demand: bool = False,
     ) -> None:
         self._source = source
         self._sinks = tuple(sinks)
         self._header = header
         self._queue_size = queue_size
+        self._sink_policy: OverflowPolicy = "block" if policy == "block" else "drop_oldest"
+        self._on_demand = on_demand
         self._stop = threading.Event()
         self._started = False
         self._outlets: list[Channel[TrackedFrame]] = []
@@ -117,10 +123,12 @@ class Pipeline:
     def stop(self) -> None:
         """Take no more frames from the source; what is under way goes through and the outputs are finished."""
         self._stop.set()
+        if self._on_demand:
+            self._source.close()
 
     def cancel(self) -> None:
         """Drop what is under way. The outputs are finished with what they have been given."""
-        self._stop.set()
+        self.stop()
         for channel in self.channels:
             channel.cancel()
 
@@ -156,8 +164,14 @@ class Pipeline:
         self._source.close()
 
     def _wire(self, stages: Sequence[Stage], policy: OverflowPolicy) -> None:
-        outbox: Channel[Any] = self._channel("source", policy)
-        self._workers.append(Worker("source", _source_loop(self._source, outbox, self._stop), outbox=outbox))
+        outbox: Channel[Any]
+        if self._on_demand:
+            first, stages = stages[0], stages[1:]
+            outbox = self._channel(first.name, policy if stages else "block")
+            self._workers.append(Worker(first.name, _stage_loop(first, self._source, outbox), outbox=outbox))
+        else:
+            outbox = self._channel("source", policy)
+            self._workers.append(Worker("source", _source_loop(self._source, outbox, self._stop), outbox=outbox))
         for position, stage in enumerate(stages):
             inbox = outbox
             outbox = self._channel(stage.name, "block" if position == len(stages) - 1 else policy)
@@ -175,7 +189,7 @@ class Pipeline:
         return channel
 
     def _add_outlet(self, name: str) -> Channel[TrackedFrame]:
-        outlet: Channel[TrackedFrame] = self._channel(name, "block")
+        outlet: Channel[TrackedFrame] = self._channel(name, self._sink_policy)
         self._outlets.append(outlet)
         return outlet
 
@@ -218,7 +232,7 @@ def _source_loop(source: Source, outbox: Channel[Any], stop: threading.Event) ->
     return lambda: feed(source, outbox, stop)
 
 
-def _stage_loop(stage: Stage, inbox: Channel[Any], outbox: Channel[Any]) -> Callable[[], None]:
+def _stage_loop(stage: Stage, inbox: Any, outbox: Channel[Any]) -> Callable[[], None]:
     return lambda: stage.run(inbox, outbox)
 
 

@@ -14,11 +14,12 @@ from av.video.stream import VideoStream
 from sam3_stream.config.live import LiveSourceConfig
 from sam3_stream.core.clock import Clock
 from sam3_stream.core.errors import InputError, StreamError
+from sam3_stream.core.span_rate import SpanRate
 from sam3_stream.runtime.channel import Cancelled, Channel, OverflowPolicy
 from sam3_stream.stages.decoder.key_frame_gate import KeyFrameGate
 from sam3_stream.stages.decoder.opening import choose_video_stream
 from sam3_stream.stages.decoder.opening_live import display_address, open_live
-from sam3_stream.stages.decoder.stream_clock import SpanRate, StreamClock, StreamTime
+from sam3_stream.stages.decoder.stream_clock import StreamClock, StreamTime
 
 _EVERY_FRAME_QUEUE = 4
 _UNDECODABLE_LIMIT = 100

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
 from sam3_stream.core.errors import PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import Prompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
 from sam3_stream.models.protocols import TrackingSession, VideoModel
-from sam3_stream.runtime.channel import Channel
 from sam3_stream.stages.memory_tracker.backward import EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
 from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
+
+
+class Outbox(Protocol):
+    """Where tracked frames go: a channel, or what passes them on to one."""
+
+    def put(self, tracked: TrackedFrame, /) -> None:
+        """Take the next frame; may wait."""
 
 
 class MemoryTracker:
@@ -27,6 +34,7 @@ class MemoryTracker:
         checkpoints: Where the session's state is kept from time to time, so that a killed run can resume.
         resume: Where an earlier run of the same job was; its results are passed on instead of being made again.
         earlier: Masks of the frames before each prompt, from a backward pass over the same frames.
+        ids: Hands out the public object ids; the tracker's own when None.
     """
 
     name = "memory_tracker"
@@ -39,11 +47,12 @@ class MemoryTracker:
         checkpoints: CheckpointStore | None = None,
         resume: ResumePoint | None = None,
         earlier: EarlierMasks | None = None,
+        ids: ObjectIds | None = None,
     ) -> None:
         for prompt in prompts:
             model.check_prompt(prompt)
         self._model = model
-        self._ids = ObjectIds()
+        self._ids = ids or ObjectIds()
         self._schedule = PromptSchedule(prompts, self._ids)
         self._checkpoints = checkpoints
         self._resume = resume
@@ -57,7 +66,8 @@ class MemoryTracker:
 
         Returns:
             A future of the sequence number of the frame on which the prompt took effect. It raises `PromptError` when
-            the prompt does not fit the picture or the model; the stream goes on undisturbed.
+            the prompt does not fit the picture or the model; the stream goes on undisturbed. It is cancelled when the
+            stream ends first.
         """
         self._model.check_prompt(prompt)
         return self._request(prompt)
@@ -66,7 +76,7 @@ class MemoryTracker:
         """Remove an object from the running stream, from any thread; a future of the first frame without it."""
         return self._request(object_id)
 
-    def run(self, inbox: Channel[EncodedFrame], outbox: Channel[TrackedFrame]) -> None:
+    def run(self, inbox: Iterable[EncodedFrame], outbox: Outbox) -> None:
         """Track every frame of the inbox.
 
         Raises:
@@ -84,9 +94,15 @@ class MemoryTracker:
                 outbox.put(tracked)
         finally:
             session.close()
+            self._cancel_requests()
         if self._schedule.pending:
             times = ", ".join(f"{type(prompt).__name__} at {prompt.time_s:g} s" for prompt in self._schedule.pending)
             raise PromptNotReachedError(f"the video ended before these prompts took effect: {times}")
+
+    def _cancel_requests(self) -> None:
+        """Leave nobody waiting for a frame that does not come."""
+        while not self._requests.empty():
+            self._requests.get()[1].cancel()
 
     def _request(self, what: Prompt | int) -> Future[int]:
         future: Future[int] = Future()
@@ -101,8 +117,8 @@ class MemoryTracker:
         self,
         resume: ResumePoint,
         session: TrackingSession,
-        inbox: Channel[EncodedFrame],
-        outbox: Channel[TrackedFrame],
+        inbox: Iterable[EncodedFrame],
+        outbox: Outbox,
     ) -> None:
         """Take up the state of the checkpoint."""
         checkpoint = resume.checkpoint
@@ -112,7 +128,7 @@ class MemoryTracker:
         self._ids.resume_after(checkpoint.last_object_id)
         self._schedule.restore(checkpoint.schedule)
 
-    def _replay(self, resume: ResumePoint, inbox: Channel[EncodedFrame], outbox: Channel[TrackedFrame]) -> None:
+    def _replay(self, resume: ResumePoint, inbox: Iterable[EncodedFrame], outbox: Outbox) -> None:
         """Pass on the recorded results of the frames before the checkpoint."""
         for encoded in itertools.islice(inbox, resume.checkpoint.first_sequence):
             self._schedule.due(encoded.frame.time_s)

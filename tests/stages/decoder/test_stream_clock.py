@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from sam3_stream.stages.decoder.stream_clock import STREAM_TIME_BASE, SpanRate, StreamClock
+from sam3_stream.stages.decoder.stream_clock import STREAM_TIME_BASE, StreamClock
 
 TB = Fraction(1, 90_000)
 STEP = 3600  # 25 frames per second
@@ -114,27 +114,3 @@ def test_a_camera_clock_that_runs_100_ppm_fast_for_a_day_is_no_jump():
     for second in range(86_400):
         epochs.add(clock(round(second * 1.0001 * 90_000), TB, float(second)).epoch)
     assert epochs == {0}
-
-
-def test_the_rate_is_counted_over_a_span_so_that_gaps_around_key_frames_do_no_harm():
-    rate = SpanRate(span_s=5.0)
-    now_s = 0.0
-    for number in range(500):
-        now_s += 0.4 if number % 25 == 0 else 0.6 / 24
-        rate.count(now_s)
-        if now_s > 5:
-            assert rate.per_second(now_s) == pytest.approx(25, rel=0.1)
-
-
-def test_the_rate_falls_to_zero_when_nothing_comes():
-    rate = SpanRate(span_s=2.0)
-    for number in range(50):
-        rate.count(number / 25)
-    assert rate.per_second(10.0) == 0.0
-
-
-def test_the_rate_is_right_from_the_first_second_on():
-    rate = SpanRate(span_s=5.0)
-    for number in range(26):
-        rate.count(number / 25)
-    assert rate.per_second(1.0) == pytest.approx(25, rel=0.1)

@@ -1,0 +1,115 @@
+"""The memory tracker of a live stream: takes the newest frame when it is free, and starts anew when it must."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from sam3_stream.core.errors import PromptNotReachedError
+from sam3_stream.core.object_ids import ObjectIds
+from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
+from sam3_stream.models.protocols import VideoModel
+from sam3_stream.runtime.channel import Channel
+from sam3_stream.stages.memory_tracker.kept_prompts import KeptPrompts
+from sam3_stream.stages.memory_tracker.memory_tracker import MemoryTracker
+
+
+class LiveTracker:
+    """Encodes and tracks one frame after the other, each the newest there is.
+
+    Objects keep their ids through a short outage. When the picture's size changes, or the outage was longer than
+    `max_gap_s`, nobody can say that what is seen now is what was seen before: then the session starts anew, all prompts
+    are given again (scaled to the new size), the objects get new ids, and the frame is marked as a discontinuity.
+
+    Args:
+        model: Opens the sessions.
+        encode: Encodes a frame; may wait for its turn on a model that is shared.
+        prompts: Prompts known at the start, in pixels of the first frame.
+        max_gap_s: How long an outage may be for ids to survive it, in seconds.
+    """
+
+    name = "memory_tracker"
+
+    def __init__(
+        self,
+        model: VideoModel,
+        encode: Callable[[Frame], EncodedFrame],
+        prompts: Sequence[Prompt] = (),
+        *,
+        max_gap_s: float = 30.0,
+    ) -> None:
+        for prompt in prompts:
+            model.check_prompt(prompt)
+        self._model = model
+        self._encode = encode
+        self._max_gap_s = max_gap_s
+        self._ids = ObjectIds()
+        self._lock = threading.Lock()
+        self._kept = KeptPrompts(prompts)
+        self._size: tuple[int, int] | None = None
+        self._last_time_s = 0.0
+        self._sessions = 0
+        self._tracker = MemoryTracker(model, ids=self._ids)
+        self._prompt_ids: dict[int, str] = {}
+
+    @property
+    def restarts(self) -> int:
+        """How often the session had to start anew."""
+        return max(0, self._sessions - 1)
+
+    def add(self, prompt: Prompt) -> Future[int]:
+        """Add a prompt to the running stream, as `MemoryTracker.add` does; new sessions are given it, too."""
+        with self._lock:
+            future = self._tracker.add(prompt)
+            self._kept.add(prompt)
+            return future
+
+    def remove(self, object_id: int) -> Future[int]:
+        """Remove an object from the running stream, as `MemoryTracker.remove` does; new sessions go without it."""
+        with self._lock:
+            self._kept.forget(self._prompt_ids.get(object_id, ""))
+            return self._tracker.remove(object_id)
+
+    def run(self, inbox: Iterable[Frame], outbox: Channel[TrackedFrame]) -> None:
+        """Track frames until there are no more.
+
+        Raises:
+            PromptError: A prompt known at the start does not fit the stream's first picture.
+        """
+        for session, frames in itertools.groupby(inbox, self._session_of):
+            first = next(frames)
+            size = (first.width, first.height)
+            with self._lock:
+                self._tracker = MemoryTracker(self._model, self._kept.begin_session(size), ids=self._ids)
+            if session > 1:
+                first = replace(first, discontinuity=True)
+            encoded = (self._encode(frame) for frame in itertools.chain([first], frames))
+            with contextlib.suppress(PromptNotReachedError):  # a live stream may end at any time
+                self._tracker.run(encoded, _Noting(outbox, self._prompt_ids))
+
+    def _session_of(self, frame: Frame) -> int:
+        """Number of the session that a frame belongs to, from 1."""
+        size = (frame.width, frame.height)
+        gap_s, self._last_time_s = frame.time_s - self._last_time_s, frame.time_s
+        if self._size != size or gap_s > self._max_gap_s:
+            self._size = size
+            self._sessions += 1
+        return self._sessions
+
+
+class _Noting:
+    """Passes tracked frames on and notes which prompt made which of the objects."""
+
+    def __init__(self, outbox: Channel[TrackedFrame], prompt_ids: dict[int, str]) -> None:
+        self._outbox = outbox
+        self._prompt_ids = prompt_ids
+
+    def put(self, tracked: TrackedFrame) -> None:
+        self._prompt_ids.clear()
+        self._prompt_ids.update({each.object_id: each.prompt_id for each in tracked.objects})
+        self._outbox.put(tracked)
