@@ -15,6 +15,7 @@ from PIL import Image
 from sam3_stream.core.errors import OutputError
 from sam3_stream.core.records import ImageArray, StreamInfo, TrackedFrame
 from sam3_stream.stages.sinks.cutout import CutoutSink
+from sam3_stream.stages.sinks.yuv_canvas import plane_pixels
 from tests.stages.sinks.tracked import HEADER, SIZE, object_of, rectangle, stream_info, tracked_frame
 from tests.support.clips import disc_mask, draw_frame, vfr_pts_ms
 
@@ -38,7 +39,14 @@ def read_webm(path: Path) -> tuple[list[ImageArray], list[int]]:
         assert stream.metadata["ALPHA_MODE"] == "1"
         frames = [frame for packet in container.demux(stream) if packet.size for frame in decoder.decode(packet)]
         frames += decoder.decode(None)
-    return [frame.to_ndarray(format="rgba") for frame in frames], [frame.pts for frame in frames]
+    return [to_rgba(frame) for frame in frames], [frame.pts for frame in frames]
+
+
+def to_rgba(frame: av.VideoFrame) -> ImageArray:
+    """RGBA with the alpha that was decoded: swscale's own leaves the last columns of such widths as they were."""
+    rgba = frame.to_ndarray(format="rgba")
+    rgba[..., 3] = plane_pixels(frame.planes[3])
+    return rgba
 
 
 def test_webm_is_transparent_outside_of_the_objects(tmp_path: Path) -> None:
@@ -97,6 +105,7 @@ STOP_IN_THE_MIDDLE = """
 import itertools, resource, sys
 from sam3_stream.core.errors import SinkError
 from sam3_stream.stages.sinks.cutout import CutoutSink
+from sam3_stream.stages.sinks.yuv_canvas import plane_pixels
 from tests.stages.sinks.tracked import HEADER, stream_info, tracked_frame
 
 limit = int(sys.argv[2])
