@@ -80,7 +80,7 @@ class Frame:
     def __post_init__(self) -> None:
         if self.sequence < 0:
             raise ValueError(f"sequence must be 0 or more, got {self.sequence}")
-        if self.time_base.numerator <= 0:  # comparing the fraction itself takes most of the time of making a frame
+        if self.time_base <= 0:
             raise ValueError(f"time_base must be positive, got {self.time_base}")
         if self.rotation not in (0, 90, 180, 270):
             raise ValueError(f"rotation must be 0, 90, 180 or 270 degrees, got {self.rotation}")
