@@ -1,4 +1,4 @@
-"""A live pipeline takes the newest frame when it is free; what lags behind loses frames instead of holding up others."""
+"""A live pipeline takes the newest frame when it is free; what lags loses frames instead of holding up others."""
 
 from __future__ import annotations
 

@@ -6,5 +6,6 @@ from sam3_stream.stages.sinks.masks import MasksSink
 from sam3_stream.stages.sinks.overlay import OverlaySink
 from sam3_stream.stages.sinks.protocol import Sink
 from sam3_stream.stages.sinks.redact import RedactSink
+from sam3_stream.stages.sinks.segments import SegmentsSink
 
-__all__ = ["CutoutSink", "DavisSink", "MasksSink", "OverlaySink", "RedactSink", "Sink"]
+__all__ = ["CutoutSink", "DavisSink", "MasksSink", "OverlaySink", "RedactSink", "SegmentsSink", "Sink"]

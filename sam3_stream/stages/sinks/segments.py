@@ -1,195 +1,182 @@
-"""A video output made in pieces, so that a killed process loses one piece and no frame is ever there twice.
-
-Each segment is a whole video of its own with a note of its frames beside it; what has no note does not count and is
-made again. At the end the segments' packets are joined without encoding anything again, at the times that the whole
-video would have given them.
-"""
+"""An endless output in files of a minute or so, of which only the newest are kept."""
 
 from __future__ import annotations
 
-import json
+import logging
+import re
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import av
-
-from sam3_stream.core.errors import OutputError
-from sam3_stream.core.records import Frame, RunHeader, StreamInfo, TrackedFrame
-from sam3_stream.stages.sinks.audio import AudioWindow
-from sam3_stream.stages.sinks.mp4_finish import finish_mp4
-from sam3_stream.stages.sinks.output_place import check_output_file, ffmpeg_name, reason, reporting
+from sam3_stream.core.clock import Clock, SystemClock
+from sam3_stream.core.errors import OutputError, SinkError
+from sam3_stream.core.records import RunHeader, StreamInfo, TrackedFrame
+from sam3_stream.core.stream_status import SourceStatus
+from sam3_stream.stages.sinks.output_place import check_output_folder
 from sam3_stream.stages.sinks.protocol import Sink
-from sam3_stream.stages.sinks.timeline import Timeline
 
-FRAMES_A_SEGMENT = 50
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """What the note of a segment says: its first frame's number, and of each frame its `pts` and `discontinuity`."""
-
-    first_sequence: int
-    pts: list[int]
-    discontinuities: list[bool]
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"\d{8}T\d{6}Z-(\d{6,})")
+_ROOM_INTERVAL_S = 1.0
+_RETRY_S = 5.0
 
 
-class SegmentedSink:
-    """Makes a video output by segments.
+class SegmentsSink:
+    """Writes one file after the other with a sink for files, and deletes the oldest.
+
+    Files are named by the time of their first frame and a number, ``20261201T081500Z-000042.mp4``. A new one begins
+    after `segment_seconds`, when the picture's size changes, and after a break in stream time; it is finished when the
+    stream is lost. A full disk or a folder that cannot be written loses frames, which are counted, and no more: the
+    sink tries again. Files of other names are never touched.
 
     Args:
-        name: Name of the output.
-        path: The video, ``.mp4`` or ``.webm``.
-        make_sink: Makes the sink for one segment, given its file.
-        folder: Where the segments grow. What an earlier, killed process left there is taken up.
-        force: Replace a file that is there.
-        audio_from: A file whose sound goes along in an MP4.
-        start_s: Where in that file a window of it starts.
+        folder: Where to; made if it is not there. Of this sink alone.
+        suffix: Of the files, such as ``.mp4``.
+        open_file: Makes a sink that writes one file.
+        name: For errors, thread names and metrics.
+        segment_seconds: Length of a file in stream time.
+        keep: How many files at most, the growing one included; None for no limit.
+        max_bytes: How much they may hold together; None for no limit.
+        min_free_bytes: Delete old files, and then write nothing, while the disk has less free space than this.
+        clock: The machine's own when None.
     """
 
     def __init__(
         self,
-        name: str,
-        path: Path,
-        make_sink: Callable[[Path], Sink],
         folder: Path,
+        suffix: str,
+        open_file: Callable[[Path], Sink],
         *,
-        force: bool = False,
-        audio_from: Path | None = None,
-        start_s: float | None = None,
+        name: str = "segments",
+        segment_seconds: float = 60.0,
+        keep: int | None = None,
+        max_bytes: int | None = None,
+        min_free_bytes: int = 0,
+        clock: Clock | None = None,
     ) -> None:
         self.name = name
-        self.path = path
-        self._make_sink = make_sink
+        self.lost_frames = 0
         self._folder = folder
-        self._force = force
-        self._audio_from = audio_from
-        self._start_s = start_s
-        self._segments = list(_notes(folder))
-        self._next_sequence = sum(len(segment.pts) for segment in self._segments)
+        self._suffix = suffix
+        self._open_file = open_file
+        self._segment_seconds = segment_seconds
+        self._keep = keep
+        self._max_bytes = max_bytes
+        self._min_free_bytes = min_free_bytes
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._header: RunHeader | None = None
         self._sink: Sink | None = None
-        self._growing: _Segment | None = None
-        self._opened: tuple[StreamInfo, RunHeader] | None = None
-        self._failed = False
-
-    @property
-    def next_sequence(self) -> int:
-        """Number of the first frame that is in no segment yet."""
-        return self._next_sequence
+        self._size = (0, 0)
+        self._start_s = 0.0
+        self._room_checked_s = float("-inf")
+        self._not_before_s = float("-inf")
+        self._number = 0
 
     def check(self, source: Path | None = None) -> None:
-        check_output_file(self.path, force=self._force, source=source)
+        check_output_folder(self._folder, force=True, source=source)
 
-    def open(self, info: StreamInfo, header: RunHeader) -> None:
-        self._opened = info, header
+    def open(self, info: StreamInfo, header: RunHeader) -> None:  # noqa: ARG002 - each file says it for itself
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot make the segments of {self.path} in {self._folder}: {reason(error)}") from error
+            raise OutputError(f"the folder {self._folder} cannot be made: {error.strerror}") from error
+        self.check()
+        self._header = header
+        self._number = max((self._number_of(path) for path in self._files()), default=0)
 
     def write(self, tracked: TrackedFrame) -> None:
-        frame = tracked.frame
-        if frame.sequence < self._next_sequence:
-            return
-        if self._opened is None:
-            raise ValueError(f"the {self.name} sink is not open")
-        try:
-            if self._sink is None:
-                path = self._segment_path(len(self._segments))
-                path.unlink(missing_ok=True)  # what a killed process left unfinished
-                self._sink = self._make_sink(path)
-                self._sink.open(*self._opened)
-                self._growing = _Segment(frame.sequence, [], [])
-            self._sink.write(tracked)
-        except BaseException:
-            self._failed = True
-            raise
-        assert self._growing is not None
-        self._growing.pts.append(frame.pts)
-        self._growing.discontinuities.append(frame.discontinuity)
-        if len(self._growing.pts) == FRAMES_A_SEGMENT:
-            self._complete_segment()
+        with self._lock:
+            try:
+                if self._is_due(tracked):
+                    self._finish()
+                if self._has_room():
+                    self._write(tracked)
+                    return
+                self._finish()
+            except (SinkError, OutputError, OSError) as error:
+                _log.warning("%s: %s; trying again in %g s", self.name, error, _RETRY_S)
+                self._not_before_s = self._clock.monotonic_s() + _RETRY_S
+                self._give_up()
+            self.lost_frames += 1
+
+    def on_status(self, status: SourceStatus) -> None:
+        """Finish the file when the stream is lost, so that what led to it can be looked at. From any thread."""
+        if status.state in ("reconnecting", "ended", "failed"):
+            self.close()
 
     def close(self) -> None:
-        if self._opened is None:
-            return
-        (info, _), self._opened = self._opened, None
-        if self._sink is not None:
-            self._complete_segment()
-        if not self._segments:
-            return
-        with reporting(self.path, "finish"):
-            timeline = self._join(info)
-            if self.path.suffix == ".mp4":
-                finish_mp4(self.path, self._audio_window(info, timeline))
-            if not self._failed:
-                shutil.rmtree(self._folder, ignore_errors=True)
+        with self._lock:
+            self._finish()
 
-    def _segment_path(self, number: int) -> Path:
-        return self._folder / f"{number:06d}{self.path.suffix}"
+    def _is_due(self, tracked: TrackedFrame) -> bool:
+        """Whether the next frame belongs into another file."""
+        frame = tracked.frame
+        return (
+            (frame.width, frame.height) != self._size
+            or frame.time_s - self._start_s >= self._segment_seconds
+            or frame.discontinuity
+        )
 
-    def _complete_segment(self) -> None:
+    def _write(self, tracked: TrackedFrame) -> None:
+        if self._sink is None:
+            self._begin(tracked)
         assert self._sink is not None
-        assert self._growing is not None
-        sink, self._sink = self._sink, None
-        sink.close()
-        if not self._growing.pts:
-            return
-        note = self._segment_path(len(self._segments)).with_suffix(".json")
-        with reporting(self.path, "note a segment of"):
-            unfinished = note.with_suffix(".part")
-            unfinished.write_text(json.dumps(asdict(self._growing)))
-            unfinished.replace(note)
-        self._segments.append(self._growing)
-        self._next_sequence = self._growing.first_sequence + len(self._growing.pts)
+        self._sink.write(tracked)
 
-    def _join(self, info: StreamInfo) -> Timeline:
-        """Write all segments' packets into one file."""
-        timeline = Timeline(info, is_window=self._start_s is not None)
-        with (
-            av.open(ffmpeg_name(self._segment_path(0))) as first,
-            av.open(ffmpeg_name(self.path), "w", format=self.path.suffix[1:]) as output,
-        ):
-            stream = output.add_stream_from_template(first.streams.video[0])
-            stream.time_base = info.time_base
-            for number, segment in enumerate(self._segments):
-                for packet, frame in zip(self._packets(number), _frames_of(segment, info), strict=True):
-                    packet.time_base = info.time_base
-                    packet.pts = packet.dts = timeline.place(frame)
-                    packet.duration = timeline.step
-                    packet.stream = stream
-                    output.mux_one(packet)
-        return timeline
+    def _begin(self, tracked: TrackedFrame) -> None:
+        assert self._header is not None
+        frame = tracked.frame
+        self._number += 1
+        time_s = self._clock.wall_s() if frame.capture_time_s is None else frame.capture_time_s
+        stamp = datetime.fromtimestamp(time_s, UTC).strftime("%Y%m%dT%H%M%SZ")
+        sink = self._open_file(self._folder / f"{stamp}-{self._number:06d}{self._suffix}")
+        sink.open(StreamInfo(frame.width, frame.height, frame.time_base, rotation=frame.rotation), self._header)
+        self._sink, self._size, self._start_s = sink, (frame.width, frame.height), frame.time_s
 
-    def _packets(self, number: int) -> Iterator[av.Packet[Any]]:
-        with av.open(ffmpeg_name(self._segment_path(number))) as container:
-            yield from (packet for packet in container.demux(video=0) if packet.dts is not None)
+    def _finish(self) -> None:
+        if self._sink is not None:
+            sink, self._sink = self._sink, None
+            sink.close()
 
-    def _audio_window(self, info: StreamInfo, timeline: Timeline) -> AudioWindow | None:
-        if self._audio_from is None or not info.has_audio:
-            return None
-        return AudioWindow.of(self._audio_from, info, timeline, is_window=self._start_s is not None)
-
-
-def _notes(folder: Path) -> Iterator[_Segment]:
-    """The segments of an earlier process, as far as they follow each other."""
-    expected = 0
-    for number in range(1_000_000):
-        note = folder / f"{number:06d}.json"
+    def _give_up(self) -> None:
+        """Let go of a file that cannot be written; what it holds is kept."""
         try:
-            segment = _Segment(**json.loads(note.read_text()))
-        except (OSError, ValueError, TypeError):
-            return
-        if segment.first_sequence != expected:
-            return
-        expected += len(segment.pts)
-        yield segment
+            self._finish()
+        except (SinkError, OSError) as error:
+            _log.warning("%s: %s", self.name, error)
 
+    def _has_room(self) -> bool:
+        """Delete what is too old or too much, and say whether there is room to write on."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._not_before_s:
+            return False
+        if self._sink is not None and now_s - self._room_checked_s < _ROOM_INTERVAL_S:
+            return True
+        self._room_checked_s = now_s
+        files = self._files()
+        old = files if self._sink is None else files[:-1]
+        sizes = {path: path.stat().st_size for path in files}
+        kept, total = len(files) + (self._sink is None), sum(sizes.values())
+        for path in old:
+            is_too_many = self._keep is not None and kept > self._keep
+            is_too_much = self._max_bytes is not None and total > self._max_bytes
+            if not is_too_many and not is_too_much and self._is_disk_fine():
+                break
+            path.unlink(missing_ok=True)
+            kept, total = kept - 1, total - sizes[path]
+        return self._is_disk_fine()
 
-def _frames_of(segment: _Segment, info: StreamInfo) -> Iterator[Frame]:
-    """The segment's frames as far as a timeline looks at them."""
-    picture: Any = None
-    for offset, (pts, discontinuity) in enumerate(zip(segment.pts, segment.discontinuities, strict=True)):
-        yield Frame("", segment.first_sequence + offset, pts, info.time_base, picture, discontinuity=discontinuity)
+    def _is_disk_fine(self) -> bool:
+        return not self._min_free_bytes or shutil.disk_usage(self._folder).free >= self._min_free_bytes
+
+    def _files(self) -> list[Path]:
+        """This sink's files, the oldest first."""
+        found = [path for path in self._folder.glob(f"*{self._suffix}") if self._number_of(path)]
+        return sorted(found, key=self._number_of)
+
+    def _number_of(self, path: Path) -> int:
+        match = _NAME.fullmatch(path.name.removesuffix(self._suffix))
+        return int(match[1]) if match else 0

@@ -1,114 +1,175 @@
-"""A video made by segments is the video made in one go, however often its process was killed on the way."""
+"""An endless output stays within its limits, and every file of it can be used, whatever happens."""
 
 from __future__ import annotations
 
+import errno
+import shutil
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import av
 import pytest
 
-from sam3_stream.core.records import RunHeader, StreamInfo
-from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink
-from sam3_stream.stages.sinks.segments import FRAMES_A_SEGMENT, SegmentedSink
-from tests.stages.sinks.tracked import tracked_frame
-from tests.support.clips import read_number, write_clip
+from sam3_stream.core.clock import SimulatedClock
+from sam3_stream.core.errors import SinkError
+from sam3_stream.core.masks_format import read_masks
+from sam3_stream.core.stream_status import SourceStatus
+from sam3_stream.stages.sinks import MasksSink, OverlaySink, SegmentsSink
+from tests.stages.sinks.tracked import HEADER, disc_object, stream_info, tracked_frame
 
-FRAMES = 130
-INFO = StreamInfo(160, 120, Fraction(1, 12800), Fraction(25), FRAMES, FRAMES / 25)
-HEADER = RunHeader("clip", "fake")
-SIZE = (160, 120)
+LIVE = Fraction(1, 90_000)
 
 
-def frames(first, last, pts_of=lambda n: n * 512):
-    return [tracked_frame(n, size=SIZE, pts=pts_of(n), time_base=INFO.time_base) for n in range(first, last)]
+def live_frame(number: int, *, size: tuple[int, int] = (160, 120), discontinuity: bool = False):
+    """Frame `number` of a 25 fps stream that began a while ago."""
+    tracked = tracked_frame(number, size=size, pts=number * 3600, time_base=LIVE, objects=(disc_object(number, size),))
+    frame = replace(tracked.frame, capture_time_s=1_800_000_000 + number / 25, discontinuity=discontinuity)
+    return replace(tracked, frame=frame)
 
 
-def overlay(tmp_path, **options):
-    return SegmentedSink("overlay", tmp_path / "out.mp4", OverlaySink, tmp_path / "segments", **options)
+def masks_segments(folder: Path, **options) -> SegmentsSink:
+    return SegmentsSink(folder, ".jsonl", MasksSink, **options)
 
 
-def write_all(sink, items, info=INFO):
-    sink.open(info, HEADER)
-    for each in items:
-        sink.write(each)
+def run(sink: SegmentsSink, frames, clock: SimulatedClock | None = None) -> None:
+    sink.open(stream_info(time_base=LIVE), HEADER)
+    for frame in frames:
+        if clock is not None:
+            clock.sleep(0.04)
+        sink.write(frame)
     sink.close()
 
 
-def video(path):
-    with av.open(str(path)) as container:
-        decoded = list(container.decode(video=0))
-        return [(frame.pts * frame.time_base, read_number(frame.to_ndarray(format="rgb24"))) for frame in decoded]
+def rows(path: Path) -> list[int]:
+    return [row.sequence for row in read_masks(path)]
 
 
-def test_the_joined_video_has_every_frame_once_at_its_time(tmp_path):
-    write_all(overlay(tmp_path), frames(0, FRAMES))
-    assert video(tmp_path / "out.mp4") == [(Fraction(n, 25), n) for n in range(FRAMES)]
-    assert not (tmp_path / "segments").exists()
+def test_masks_are_cut_into_files_and_no_frame_is_lost_or_doubled(tmp_path):
+    run(masks_segments(tmp_path / "masks", segment_seconds=2.0), map(live_frame, range(120)))
+    files = sorted((tmp_path / "masks").iterdir())
+    assert [path.name for path in files] == [
+        "20270115T080000Z-000001.jsonl",
+        "20270115T080002Z-000002.jsonl",
+        "20270115T080004Z-000003.jsonl",
+    ]
+    assert [rows(path) for path in files] == [list(range(50)), list(range(50, 100)), list(range(100, 120))]
 
 
-def test_frames_keep_uneven_times_also_beyond_ten_seconds(tmp_path):
-    def pts_of(n):
-        return n * n * 200 + 1300
-
-    write_all(overlay(tmp_path), frames(0, FRAMES, pts_of))
-    write_all(OverlaySink(tmp_path / "whole.mp4"), frames(0, FRAMES, pts_of))
-    assert video(tmp_path / "out.mp4") == video(tmp_path / "whole.mp4")
-    assert [number for _, number in video(tmp_path / "out.mp4")] == list(range(FRAMES))
-
-
-@pytest.mark.parametrize("killed_after", [0, 10, FRAMES_A_SEGMENT, 117])
-def test_a_killed_process_is_taken_up_at_its_last_whole_segment(tmp_path, killed_after):
-    killed = overlay(tmp_path)
-    killed.open(INFO, HEADER)
-    for each in frames(0, killed_after):
-        killed.write(each)
-    taken_up = overlay(tmp_path, force=True)
-    assert taken_up.next_sequence == killed_after // FRAMES_A_SEGMENT * FRAMES_A_SEGMENT
-    # Frames that another output needs again come again; those that are in a segment are passed over.
-    write_all(taken_up, frames(0, FRAMES))
-    assert video(tmp_path / "out.mp4") == [(Fraction(n, 25), n) for n in range(FRAMES)]
+def test_overlay_files_each_begin_at_zero_and_play(tmp_path):
+    sink = SegmentsSink(tmp_path, ".mp4", lambda path: OverlaySink(path, start_s=0.0), segment_seconds=1.0)
+    run(sink, map(live_frame, range(30, 80)))
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    for path in files:
+        with av.open(str(path)) as container:
+            times = [frame.time for frame in container.decode(video=0)]
+        assert times == pytest.approx([n / 25 for n in range(25)], abs=0.002)
 
 
-def test_the_sound_goes_along(tmp_path):
-    clip = write_clip(tmp_path / "clip.mp4", frames=50, size=SIZE, audio=True)
-    info = StreamInfo(160, 120, Fraction(1, 12800), Fraction(24), 50, 50 / 24, has_audio=True)
-    write_all(overlay(tmp_path, audio_from=clip), frames(0, 50), info)
-    with av.open(str(tmp_path / "out.mp4")) as container:
-        assert len(container.streams.audio) == 1
-        assert sum(frame.samples for frame in container.decode(audio=0)) > 1.5 * 44100
+def test_a_file_that_was_never_finished_plays_up_to_the_last_second(tmp_path):
+    sink = SegmentsSink(tmp_path, ".mp4", lambda path: OverlaySink(path, start_s=0.0), segment_seconds=60.0)
+    sink.open(stream_info(time_base=LIVE), HEADER)
+    for number in range(60):
+        sink.write(live_frame(number))
+    copy = tmp_path / "as_if_killed.mp4"
+    shutil.copy(next(tmp_path.glob("*.mp4")), copy)
+    sink.close()
+    with av.open(str(copy)) as container:
+        assert sum(1 for _ in container.decode(video=0)) >= 60 - 25
 
 
-def test_a_cutout_keeps_its_transparency(tmp_path):
-    sink = SegmentedSink("cutout", tmp_path / "out.webm", CutoutSink, tmp_path / "segments")
-    write_all(sink, frames(0, 60))
-    with av.open(str(tmp_path / "out.webm")) as container:
-        container.streams.video[0].codec_context.thread_type = "NONE"
-        packets = [packet for packet in container.demux(video=0) if packet.dts is not None]
-    assert len(packets) == 60
-    assert len([packet for packet in packets if list(packet.iter_sidedata())]) == 60, "alpha travels beside the colours"
+def test_only_the_newest_files_are_kept(tmp_path):
+    other = tmp_path / "notes.jsonl"
+    other.write_text("mine")
+    clock = SimulatedClock()
+    run(masks_segments(tmp_path, segment_seconds=1.0, keep=3, clock=clock), map(live_frame, range(250)), clock)
+    files = sorted(set(tmp_path.iterdir()) - {other})
+    assert [rows(path)[0] for path in files] == [175, 200, 225]
+    assert other.read_text() == "mine"
 
 
-def test_nothing_in_means_no_file(tmp_path):
-    write_all(overlay(tmp_path), [])
-    assert not (tmp_path / "out.mp4").exists()
+def test_all_files_together_stay_below_the_limit(tmp_path):
+    clock = SimulatedClock()
+    sink = masks_segments(tmp_path, segment_seconds=1.0, max_bytes=60_000, clock=clock)
+    sink.open(stream_info(time_base=LIVE), HEADER)
+    for number in range(500):
+        clock.sleep(0.04)
+        sink.write(live_frame(number))
+        # What a second adds may come on top, because room is made once a second.
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 60_000 + 15_000
+    sink.close()
+    assert len(list(tmp_path.iterdir())) > 2
 
 
-@pytest.mark.parametrize("kind", [DavisSink, CutoutSink])
-def test_a_folder_of_pictures_goes_on_where_it_ended(tmp_path, kind):
-    first = kind(tmp_path / "out")
-    write_all(first, frames(0, 5))
-    before = (tmp_path / "out" / "00002.png").stat().st_mtime_ns
-    second = kind(tmp_path / "out", resume=True)
-    assert second.next_sequence == 5
-    write_all(second, frames(5, 8))
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{n:05d}.png" for n in range(8)]
-    assert (tmp_path / "out" / "00002.png").stat().st_mtime_ns == before
+def test_a_disk_that_is_nearly_full_keeps_its_last_bytes(tmp_path, monkeypatch):
+    free = [10_000_000]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, free[0]))
+    clock = SimulatedClock()
+    sink = masks_segments(tmp_path, segment_seconds=1.0, min_free_bytes=1_000_000, clock=clock)
+    sink.open(stream_info(time_base=LIVE), HEADER)
+    for number in range(300):
+        clock.sleep(0.04)
+        free[0] = 500_000 if 100 <= number < 200 else 10_000_000
+        sink.write(live_frame(number))
+    sink.close()
+    written = sorted(number for path in tmp_path.iterdir() for number in rows(path))
+    assert not set(written) & set(range(130, 200))
+    assert set(range(226, 300)) <= set(written)
+    assert sink.lost_frames >= 70
 
 
-def test_a_masks_file_says_where_to_go_on(tmp_path):
-    write_all(MasksSink(tmp_path / "out.jsonl"), frames(0, 5))
-    with (tmp_path / "out.jsonl").open("ab") as file:
-        file.write(b'{"frame":5,"pts"')
-    assert MasksSink(tmp_path / "out.jsonl", resume=True).next_sequence == 5
-    assert MasksSink(tmp_path / "out.jsonl", force=True).next_sequence == 0
-    assert MasksSink(tmp_path / "other.jsonl", resume=True).next_sequence == 0
+def test_a_sink_that_breaks_is_tried_again_and_the_stream_goes_on(tmp_path):
+    clock = SimulatedClock()
+    broken = [True]
+
+    class Breaking(MasksSink):
+        def write(self, tracked):
+            if broken[0]:
+                raise SinkError(f"cannot write {self.path}: {errno.errorcode[errno.ENOSPC]}")
+            super().write(tracked)
+
+    sink = SegmentsSink(tmp_path, ".jsonl", Breaking, segment_seconds=100.0, clock=clock)
+    sink.open(stream_info(time_base=LIVE), HEADER)
+    for number in range(500):
+        clock.sleep(0.04)
+        broken[0] = number < 100
+        sink.write(live_frame(number))
+    sink.close()
+    written = rows(max(tmp_path.iterdir()))
+    assert written == list(range(written[0], 500))
+    assert 100 <= written[0] <= 100 + 130
+    assert sink.lost_frames == written[0]
+
+
+def test_another_size_and_a_break_in_time_begin_another_file(tmp_path):
+    frames = [
+        *map(live_frame, range(10)),
+        *(live_frame(number, size=(80, 60)) for number in range(10, 20)),
+        live_frame(20, size=(80, 60), discontinuity=True),
+        live_frame(21, size=(80, 60)),
+    ]
+    run(masks_segments(tmp_path), frames)
+    headers = [read_masks(path).header for path in sorted(tmp_path.iterdir())]
+    assert [(header.width, header.height) for header in headers] == [(160, 120), (80, 60), (80, 60)]
+
+
+def test_when_the_stream_is_lost_the_file_is_finished(tmp_path):
+    sink = SegmentsSink(tmp_path, ".mp4", lambda path: OverlaySink(path, start_s=0.0))
+    sink.open(stream_info(time_base=LIVE), HEADER)
+    for number in range(30):
+        sink.write(live_frame(number))
+    sink.on_status(SourceStatus("stalled"))
+    sink.write(live_frame(30))
+    sink.on_status(SourceStatus("reconnecting", "the camera is off"))
+    with av.open(str(next(tmp_path.iterdir()))) as container:
+        assert container.streams.video[0].frames == 31
+    sink.write(live_frame(100))
+    sink.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_numbers_go_on_after_a_restart_of_the_process(tmp_path):
+    run(masks_segments(tmp_path), map(live_frame, range(5)))
+    run(masks_segments(tmp_path), map(live_frame, range(5, 9)))
+    assert [path.name[-12:] for path in sorted(tmp_path.iterdir())] == ["000001.jsonl", "000002.jsonl"]
