@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from fractions import Fraction
 from functools import lru_cache
+from itertools import count
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,10 +16,13 @@ from transformers import Sam3VideoModel
 from transformers.models.sam3.modeling_sam3 import Sam3VisionEncoderOutput
 from transformers.models.sam3_video.modeling_sam3_video import Sam3VideoInferenceSession
 
+from sam3_stream.core.pictures import ArrayPicture
+from sam3_stream.core.prompts import ConceptPrompt
+from sam3_stream.core.records import Frame
 from sam3_stream.models.sam3.detector import Detector
 from sam3_stream.models.sam3.text_encoder import TextFeatures
 from tests.support.sam3_checkpoints import calibrated_model, draw_weights, moving_picture, small_config, to_pixels
-from tests.support.sam3_tokenizer import tiny_tokenizer
+from tests.support.sam3_tokenizer import save_tokenizer, tiny_tokenizer
 
 PHRASES = ("dog", "red cat", "狗", "a person on a bicycle", "blue", "🐕", "truck", "x")
 
@@ -107,3 +114,27 @@ def reference_session(model: Sam3VideoModel, phrases: Sequence[str]) -> Sam3Vide
         session.prompt_input_ids[prompt_id] = tokens.input_ids
         session.prompt_attention_masks[prompt_id] = tokens.attention_mask
     return session
+
+
+@lru_cache(maxsize=8)
+def saved_model(folder: tempfile.TemporaryDirectory[str], seed: int = 0) -> Path:
+    """`concept_model` in float32, saved with its tokenizer below a temporary folder."""
+    path = Path(folder.name) / f"seed{seed}"
+    deepcopy(concept_model(seed)).float().save_pretrained(path)
+    save_tokenizer(path)
+    return path
+
+
+def moving_frame(number: int, *, fps: int = 25) -> Frame:
+    """Frame `number` of the moving picture, as a stream brings it."""
+    return Frame("stream", number, number, Fraction(1, fps), ArrayPicture(moving_picture(number)))
+
+
+def phrases(*texts: str) -> list[ConceptPrompt]:
+    """Prompts for phrases, their ids being the phrases."""
+    return [ConceptPrompt(prompt_id=text, text=text, label=text) for text in texts]
+
+
+def id_counter() -> Iterator[int]:
+    """Public ids from 1."""
+    return count(1)

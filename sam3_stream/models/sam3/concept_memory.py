@@ -93,18 +93,17 @@ class ConceptMemory:
         self,
         found: Tracked,
         masks_nhw: Tensor,
-        concepts_n: npt.NDArray[np.int64],
+        remembered_nhw: Tensor,
         conditioning_n: npt.NDArray[np.bool_],
     ) -> None:
-        """Remember tracked objects, and keep the masks as what they look like now.
+        """Remember tracked objects.
 
         Args:
             found: What propagation gave.
-            masks_nhw: Mask logits after this frame's decisions.
-            concepts_n: Number of each object's concept.
+            masks_nhw: Mask logits after this frame's decisions: what the objects look like.
+            remembered_nhw: The same `without_the_swallowed`: what the memory encoder reads.
             conditioning_n: Whether a detection confirmed the object, so that the frame conditions it.
         """
-        remembered_nhw = without_the_swallowed(masks_nhw, concepts_n)
         present_n = (remembered_nhw > 0).flatten(1).any(dim=1)
         scores_n = torch.where(present_n, -NO_OBJECT_LOGIT, NO_OBJECT_LOGIT).to(found.decoded.scores_n.dtype)
         changed = replace(

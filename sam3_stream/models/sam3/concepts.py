@@ -15,7 +15,7 @@ import torch
 
 from sam3_stream.core.records import Frame, Retraction
 from sam3_stream.models.protocols import SessionState
-from sam3_stream.models.sam3.concept_memory import NO_OBJECT_LOGIT, ConceptMemory, select
+from sam3_stream.models.sam3.concept_memory import NO_OBJECT_LOGIT, ConceptMemory, select, without_the_swallowed
 from sam3_stream.models.sam3.concept_options import ConceptOptions
 from sam3_stream.models.sam3.concept_snapshot import read_concepts, write_concepts
 from sam3_stream.models.sam3.concept_table import Concept, ConceptTable, PhraseBank
@@ -177,6 +177,8 @@ class Concepts:
 
     def _clean(self, logits_nhw: torch.Tensor) -> torch.Tensor:
         hole_area, sprinkle_area = self._areas
+        if not len(logits_nhw):
+            return logits_nhw
         return remove_sprinkles(fill_holes(logits_nhw, hole_area), sprinkle_area)
 
     def _detect(self, step: ConceptFrame, concepts: Sequence[Concept]) -> Detections:
@@ -214,6 +216,7 @@ class Concepts:
         masks_mhw[torch.from_numpy(suppressed_m).to(masks_mhw.device)] = NO_OBJECT_LOGIT
         if step.found is None:
             return
+        remembered_mhw = without_the_swallowed(masks_mhw, tracks.concepts_m)
         row_of = {slot: row for row, slot in enumerate(step.found.slots)}
         gone = {*plan.rejected, *plan.ended}
         kept = [index for index, slot in enumerate(tracks.slots_m.tolist()) if slot in row_of and slot not in gone]
@@ -222,7 +225,7 @@ class Concepts:
             return
         found = select(step.found, [row_of[slot] for slot in slots])
         confirmed_n = np.array([slot in plan.recondition for slot in slots], np.bool_)
-        step.memory.remember(found, masks_mhw[kept], tracks.concepts_m[kept], confirmed_n)
+        step.memory.remember(found, masks_mhw[kept], remembered_mhw[kept], confirmed_n)
         if plan.births and self._thresholds.remember_raw_on_birth:
             step.memory.remember_raw(select(found, np.flatnonzero(~confirmed_n).tolist()))
         if detections is not None and confirmed_n.any():

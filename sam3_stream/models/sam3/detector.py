@@ -92,8 +92,33 @@ class Detector(nn.Module):
             if name != "neck":
                 checkpoint.load_into(part, f"detector_model.{name}.")
         detector.eval().requires_grad_(False)
-        set_precision(detector, dtype)
+        detector.set_precision(dtype)
         return detector.to(device)
+
+    def set_precision(self, dtype: torch.dtype) -> None:
+        """Run matrix products in this format, all else in FP32 (or FP64 with FP64)."""
+        set_precision(self, dtype, keep_fp32=self.decision_heads())
+        for layer in self.detr_decoder.layers:  # where box positions bias attention: fast kernels want one format
+            layer.vision_cross_attn.register_forward_pre_hook(_match_bias, with_kwargs=True)
+
+    def decision_heads(self) -> list[nn.Module]:
+        """Small modules whose output is compared, or says where to look: they stay in FP32."""
+        decoder = self.detr_decoder
+        return [
+            self.dot_product_scoring,
+            self.mask_decoder.mask_embedder,
+            decoder.presence_head,
+            decoder.box_head,
+            decoder.ref_point_head,
+            decoder.box_rpb_embed_x,
+            decoder.box_rpb_embed_y,
+        ]
+
+    @property
+    def stream_dtype(self) -> torch.dtype:
+        """Format of what is not a matrix product: float32, or float64 when everything is."""
+        dtype: torch.dtype = self.detr_decoder.query_embed.weight.dtype
+        return dtype
 
     @torch.inference_mode()
     def features(self, trunk_1chw: Tensor) -> DetectorFeatures:
@@ -119,7 +144,7 @@ class Detector(nn.Module):
             boxes_nxyxy: Exemplar boxes (x0, y0, x1, y1) as fractions of the picture's width and height.
             positive_n: For each box whether it shows the concept or what is not meant.
         """
-        device, dtype = self.detr_decoder.query_embed.weight.device, self.detr_decoder.query_embed.weight.dtype
+        device, dtype = self.detr_decoder.query_embed.weight.device, self.stream_dtype
         tokens_lc, valid_l = text.tokens_lc.to(device, dtype), text.valid_l.to(device)
         if not boxes_nxyxy:
             return PromptFeatures(tokens_lc, valid_l)
@@ -178,7 +203,7 @@ class Detector(nn.Module):
         results = [self._nothing(features)] * size
         for number, pixels_chw in zip(found, pixels, strict=True):
             embeddings_nc = self.mask_decoder.mask_embedder(queries_pqc[number, above[number]])
-            masks_nhw = torch.einsum("nc,chw->nhw", embeddings_nc.to(pixels_chw.dtype), pixels_chw)
+            masks_nhw = torch.einsum("nc,chw->nhw", embeddings_nc, pixels_chw.to(embeddings_nc.dtype))
             scores_n = scores_pq[number, above[number]]
             kept = np.flatnonzero(mask_nms(masks_nhw > 0, scores_n, nms_iou))
             results[number] = Candidates(scores_n[kept], masks_nhw[torch.from_numpy(kept).to(masks_nhw.device)])
@@ -206,7 +231,13 @@ class Detector(nn.Module):
 
     def _nothing(self, features: DetectorFeatures) -> Candidates:
         fine = features.levels[0]
-        return Candidates(np.zeros(0), fine.new_zeros(0, *fine.shape[-2:]))
+        return Candidates(np.zeros(0), fine.new_zeros((0, *fine.shape[-2:]), dtype=self.stream_dtype))
+
+
+def _match_bias(
+    attention: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return args, {**kwargs, "attention_mask": kwargs["attention_mask"].to(attention.q_proj.weight.dtype)}
 
 
 def sam3_boxes(boxes_nxyxy: Tensor) -> Tensor:
