@@ -67,11 +67,14 @@ class FaultProxy:
         self._loop.run_forever()
         server.close()
         self._cut()
-        tasks = asyncio.all_tasks(self._loop)
+        self._loop.run_until_complete(self._end_tasks())
+        self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _cut(self) -> None:
         for writer in self._writers:

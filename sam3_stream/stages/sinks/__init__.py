@@ -5,7 +5,8 @@ from sam3_stream.stages.sinks.davis import DavisSink
 from sam3_stream.stages.sinks.masks import MasksSink
 from sam3_stream.stages.sinks.overlay import OverlaySink
 from sam3_stream.stages.sinks.protocol import Sink
+from sam3_stream.stages.sinks.push import PushSink
 from sam3_stream.stages.sinks.redact import RedactSink
 from sam3_stream.stages.sinks.segments import SegmentsSink
 
-__all__ = ["CutoutSink", "DavisSink", "MasksSink", "OverlaySink", "RedactSink", "SegmentsSink", "Sink"]
+__all__ = ["CutoutSink", "DavisSink", "MasksSink", "OverlaySink", "PushSink", "RedactSink", "SegmentsSink", "Sink"]
