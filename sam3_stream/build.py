@@ -32,13 +32,13 @@ from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, Prompt,
 from sam3_stream.core.records import MaskArray, RunHeader, StreamInfo
 from sam3_stream.models.loading import load_model
 from sam3_stream.models.protocols import VideoModel
-from sam3_stream.runtime.pipeline import Pipeline, Sink
+from sam3_stream.runtime.pipeline import Pipeline
 from sam3_stream.stages.decoder import FrameSource, open_backward, open_source
 from sam3_stream.stages.encoder import ImageEncoder
 from sam3_stream.stages.memory_tracker import MemoryTracker
 from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
-from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink
+from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink, Sink
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Job:
             self.info: StreamInfo = self._source.info
             self._prompts = [prompt_of(each) for each in config.prompts]
             check_prompts(self._prompts, config.source, self.info)
-            self._sinks = [_sink_of(each, config) for each in config.sinks]
-            self._check_outputs()
+            self._sinks = [sink_of(each, config) for each in config.sinks]
+            check_outputs(self._sinks, config)
             self._model: VideoModel = load_model(config.model.name, device=config.model.device)
             for prompt in self._prompts:
                 self._model.check_prompt(prompt)
@@ -162,14 +162,6 @@ class Job:
             )
         return ResumePoint(checkpoint, itertools.islice(iter(read_masks(path)), checkpoint.first_sequence))
 
-    def _check_outputs(self) -> None:
-        paths = [each.path.absolute() for each in self._config.sinks]
-        for path in paths:
-            if paths.count(path) > 1:
-                raise OutputError(f"two outputs go to {path}; give each a name of its own")
-        for sink in self._sinks:
-            sink.check(self._config.source.path)
-
 
 def expected_frames(source: SourceConfig, info: StreamInfo) -> int | None:
     """About how many frames there will be; None when the source does not say."""
@@ -198,6 +190,16 @@ def check_prompts(prompts: Sequence[Prompt], source: SourceConfig, info: StreamI
         prompt.check_size(info.width, info.height)
         if end_s is not None and prompt.time_s > end_s:
             raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the video ends at {end_s:g} s")
+
+
+def check_outputs(sinks: Sequence[Sink], config: JobConfig) -> None:
+    """Raise `OutputError` unless every output can be made, and none is another or the input."""
+    paths = [each.path.absolute() for each in config.sinks]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise OutputError(f"two outputs go to {path}; give each a name of its own")
+    for sink in sinks:
+        sink.check(config.source.path)
 
 
 def prompt_of(config: PromptConfig) -> Prompt:
@@ -234,7 +236,8 @@ def read_mask(path: Path) -> MaskArray:
     return np.asarray(pixels[:, :, :3].any(axis=2) & (pixels[:, :, 3] > 0), dtype=np.bool_)
 
 
-def _sink_of(config: SinkConfig, job: JobConfig) -> Sink:
+def sink_of(config: SinkConfig, job: JobConfig) -> Sink:
+    """The sink that a config names."""
     force = job.force or job.resume
     sound = {"audio_from": job.source.path, "start_s": job.source.start_s}
     if isinstance(config, OverlayConfig):

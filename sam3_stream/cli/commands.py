@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from sam3_stream.cli.demo import demo_config
+from sam3_stream.cli.groups import run_groups
 from sam3_stream.cli.running import run_job
 from sam3_stream.config.loading import load_config, parse_config
 from sam3_stream.config.models import JobConfig
@@ -102,10 +103,17 @@ def run(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="path.to.field=value", help="Change a value of the config.")
     ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Run this process group here; the others run elsewhere.")
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Run the job that a config describes."""
-    _run(load_config(config, overrides or ()), quiet)
+    """Run the job that a config describes, in as many processes as it says."""
+    job = load_config(config, overrides or ())
+    if only is None and len(job.processes.groups) == 1:
+        _run(job, quiet)
+    else:
+        raise typer.Exit(run_groups(job, only, console=Console(stderr=True), quiet=quiet))
 
 
 @app.command()

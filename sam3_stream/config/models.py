@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from sam3_stream.config.base import Config
+from sam3_stream.config.processes import ProcessesConfig
 
 
 class SourceConfig(Config):
@@ -123,6 +124,7 @@ class JobConfig(Config):
     backward: bool = Field(False, description="Carry the prompts to the frames before them, too.")
     resume: bool = Field(False, description="Go on where the masks file of a killed run ends.")
     force: bool = Field(False, description="Overwrite outputs that exist.")
+    processes: ProcessesConfig = ProcessesConfig()
 
     @model_validator(mode="after")
     def _check_prompts(self) -> JobConfig:
@@ -134,4 +136,10 @@ class JobConfig(Config):
     def _check_resume(self) -> JobConfig:
         if self.resume and not any(isinstance(sink, MasksConfig) for sink in self.sinks):
             raise ValueError("resume needs a masks output: the masks file says how far the killed run came")
+        return self
+
+    @model_validator(mode="after")
+    def _check_processes(self) -> JobConfig:
+        if self.backward and len(self.processes.groups) > 1:
+            raise ValueError("backward needs all stages in one process group; leave out processes or backward")
         return self

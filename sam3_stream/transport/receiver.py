@@ -161,6 +161,10 @@ class SocketReceiver:
             self._items.clear()
             self._changed.notify_all()
 
+    def close(self) -> None:
+        """Read no more; the sender is not told."""
+        self.abandon()
+
     def finish(self) -> None:
         """Say that nothing more is wanted, from whatever place: the sender may go."""
         with self._changed:

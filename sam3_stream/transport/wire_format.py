@@ -82,6 +82,8 @@ class PictureLayout(msgspec.Struct, kw_only=True, frozen=True):
         rotation: Clockwise degrees from the coded to the displayed picture: 0, 90, 180 or 270.
         mirrored: Whether the turned picture is mirrored left to right, too.
         colour: FFmpeg's numbers for matrix, range, primaries and transfer; empty where nothing is known.
+        chroma_location: Where the chroma samples of a raw picture lie, as FFmpeg names it: ``center``, ``left``, ….
+        interlaced: Whether the lines of a raw picture are those of two fields.
         key: Whether the picture can be decoded without those before it.
         buffers: How many buffers it has.
     """
@@ -96,6 +98,8 @@ class PictureLayout(msgspec.Struct, kw_only=True, frozen=True):
     rotation: int = 0
     mirrored: bool = False
     colour: list[int] = []
+    chroma_location: str = ""
+    interlaced: bool = False
     key: bool = True
     buffers: int = 0
 

@@ -9,6 +9,7 @@ import numpy as np
 from av.video.plane import VideoPlane
 
 from sam3_stream.core.records import ImageArray, Picture
+from sam3_stream.stages.decoder.frame_tags import CHROMA_LOCATIONS, ChromaLocations, FrameTagger
 from sam3_stream.stages.decoder.orientation import Orientation
 from sam3_stream.stages.decoder.picture import VideoPicture
 from sam3_stream.transport.pictures import RgbPictures, expect
@@ -20,6 +21,8 @@ class RawPictures:
 
     def __init__(self) -> None:
         self._rgb = RgbPictures()
+        self._chroma_locations = ChromaLocations()
+        self._tagger = FrameTagger()
 
     def pack(self, picture: Picture) -> tuple[PictureLayout, Parts]:
         if not isinstance(picture, VideoPicture):
@@ -36,6 +39,8 @@ class RawPictures:
             rotation=orientation.rotation,
             mirrored=orientation.mirrored,
             colour=[int(frame.colorspace), int(frame.color_range), int(frame.color_primaries), int(frame.color_trc)],
+            chroma_location=self._chroma_locations.of(frame),
+            interlaced=frame.interlaced_frame,
             buffers=len(frame.planes),
         )
         return layout, [memoryview(plane).cast("B") for plane in frame.planes]
@@ -47,8 +52,11 @@ class RawPictures:
         orientation = Orientation(layout.rotation, layout.mirrored)
         if orientation.size((layout.coded_width, layout.coded_height)) != (layout.width, layout.height):
             raise MalformedMessageError("a picture whose displayed size is not that of its coded one")
+        if layout.chroma_location not in CHROMA_LOCATIONS:
+            raise MalformedMessageError(f"the chroma location {layout.chroma_location!r}")
         try:
             frame = av.VideoFrame(layout.coded_width, layout.coded_height, layout.pixel_format)
+            frame = self._tagger.tag(frame, layout.chroma_location, layout.interlaced)
             frame.colorspace, frame.color_range, frame.color_primaries, frame.color_trc = layout.colour
         except (ValueError, OverflowError, av.FFmpegError) as error:
             raise MalformedMessageError(str(error)) from error

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from sam3_stream.core.pictures import ArrayPicture
+from sam3_stream.stages.decoder import open_source
+from sam3_stream.stages.decoder.frame_tags import CHROMA_LOCATIONS, FrameTagger
 from sam3_stream.stages.decoder.orientation import Orientation
 from sam3_stream.stages.decoder.picture import VideoPicture
 from sam3_stream.stages.decoder.wire_picture import RawPictures
 from sam3_stream.transport.wire_format import MalformedMessageError, PictureLayout
+from tests.support.clips import write_clip
 
 FORMATS = [
     "yuv420p",
@@ -76,6 +79,24 @@ def test_every_colour_matrix_and_range_and_what_an_encoder_takes(colour):
         assert (ours[0].color_primaries, ours[0].color_trc) == (theirs[0].color_primaries, theirs[0].color_trc)
 
 
+@pytest.mark.parametrize("location", CHROMA_LOCATIONS)
+@pytest.mark.parametrize("interlaced", [False, True])
+def test_every_place_of_the_chroma_samples_and_fields(location, interlaced):
+    untagged = a_picture("yuv420p", size=(70, 48))  # two fields of 4:2:0 have four lines in common
+    tagged = VideoPicture(FrameTagger().tag(untagged.decoded, location, interlaced), Orientation())
+    assert_same(tagged, through(tagged))
+    if location != "center" or interlaced:
+        assert not np.array_equal(tagged.to_ndarray("rgb24", (33, 20)), untagged.to_ndarray("rgb24", (33, 20)))
+
+
+@pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "clip.avi"])
+def test_frames_of_real_decoders(tmp_path, name):
+    source = open_source(write_clip(tmp_path / name, frames=3, size=(96, 64)))
+    for frame in source:
+        assert_same(frame.picture, through(frame.picture))
+    source.close()
+
+
 def test_a_picture_of_no_decoder_goes_as_rgb():
     picture = ArrayPicture(np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8))
     assert_same(picture, through(picture))
@@ -95,6 +116,7 @@ def test_a_picture_of_no_decoder_goes_as_rgb():
         {"strides": [80]},
         {"colour": []},
         {"rotation": 90},
+        {"chroma_location": "everywhere"},
     ],
 )
 def test_a_layout_that_does_not_fit_its_buffers_is_refused(change):
