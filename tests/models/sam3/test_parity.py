@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from sam3_stream.core.pictures import ArrayPicture
 from sam3_stream.core.prompts import ObjectPrompt
-from sam3_stream.models.sam3 import load_sam3
+from sam3_stream.models.sam3 import load_sam3, preprocess
 from sam3_stream.models.sam3.mask_decoder import Decoded
 from sam3_stream.models.sam3.tracker import ObjectTracker, Tracked
 from tests.models.sam3.conftest import SaveCheckpoint, box, clicks, disc, frame_of, mask
-from tests.support.sam3_checkpoints import calibrated_model, moving_picture, reference_tracker
+from tests.support.sam3_checkpoints import calibrated_model, moving_picture, reference_tracker, to_pixels
 from tests.support.sam3_oracle import Found, Oracle
 
 Script = Mapping[int, Sequence[ObjectPrompt]]
@@ -84,7 +85,7 @@ def present_std(found: Sequence[Mapping[int, Found]]) -> float:
     return float(np.mean([float(one.logits.std()) for frame in found for one in frame.values() if one.score > 0]))
 
 
-@pytest.mark.parametrize(("objects", "seed"), [(1, 1), (3, 4), (8, 9)])
+@pytest.mark.parametrize(("objects", "seed"), [(1, 14), (3, 4), (8, 9)])
 def test_float64_logits_scores_and_choices_are_the_references(checkpoint: SaveCheckpoint, objects: int, seed: int):
     script = script_for(objects)
     theirs = run_oracle(seed, torch.float64, script, FRAMES)
@@ -93,7 +94,6 @@ def test_float64_logits_scores_and_choices_are_the_references(checkpoint: SaveCh
     scores = [one.score for frame in theirs for one in frame.values()]
     assert min(scores) < 0 < max(scores)
     assert std >= 1
-    print("parity", objects, seed, logits_difference(ours, theirs) / std)
     assert logits_difference(ours, theirs) < 1e-4 * std
     chosen = 0
     for mine, other in zip(ours, theirs, strict=True):
@@ -104,3 +104,69 @@ def test_float64_logits_scores_and_choices_are_the_references(checkpoint: SaveCh
                 assert int(mine[object_id].choices_n) == found.choice
                 chosen += 1
     assert chosen > FRAMES / 2
+
+
+def test_float32_is_as_close_to_the_reference_as_the_reference_is_to_itself(checkpoint: SaveCheckpoint):
+    script = script_for(3)
+    one_thread = run_oracle(9, torch.float32, script, FRAMES)
+    torch.set_num_threads(2)
+    two_threads = run_oracle(9, torch.float32, script, FRAMES)
+    torch.set_num_threads(1)
+    noise = logits_difference(two_threads, one_thread)
+    assert noise > 0
+    ours = run_ours(checkpoint(9), "fp32", script, FRAMES)
+    assert logits_difference(ours, one_thread) < 10 * noise
+
+
+def conditioning_script(frames: Sequence[int]) -> Script:
+    """A box on one object on each of these frames, so that each conditions it."""
+    return {number: [box(1, 20 + number, 20, 60 + number, 55)] for number in frames}
+
+
+def test_more_than_four_conditioning_frames_are_the_references_while_all_are_recent(checkpoint: SaveCheckpoint):
+    """Five to eight conditioning frames within 15: what is pushed out goes on as a recent memory and pointer."""
+    script = conditioning_script([0, 2, 3, 4, 6, 7, 9, 10])
+    theirs = run_oracle(9, torch.float64, script, 15)
+    ours = run_ours(checkpoint(9), "fp64", script, 15)
+    assert logits_difference(ours, theirs) < 1e-4 * present_std(theirs)
+
+
+def test_pointers_of_old_conditioning_frames_beyond_the_fourth_are_what_we_leave_out(checkpoint: SaveCheckpoint):
+    """With six conditioning frames over 40 the reference attends to all six pointers, for ever; we to the last four.
+
+    Taking the pointers of the two oldest away from the reference, once 15 frames have passed, makes it the same.
+    """
+    script = conditioning_script([0, 4, 8, 12, 16, 20])
+    ours = run_ours(checkpoint(9), "fp64", script, FRAMES)
+    theirs = run_oracle(9, torch.float64, script, FRAMES)
+    std = present_std(theirs)
+    assert logits_difference(ours[:16], theirs[:16]) < 1e-4 * std
+    assert logits_difference(ours, theirs) > 1e-4 * std
+
+    pruned = Oracle(reference_tracker(calibrated_model(9)).double())
+    found = []
+    for number in range(FRAMES):
+        if pruned.session.obj_ids:
+            conditioning = pruned.session.output_dict_per_obj[0]["cond_frame_outputs"]
+            for old in sorted(conditioning)[:-4]:
+                if number - old > 15:
+                    del conditioning[old]
+        found.append(pruned.step(moving_picture(number), script.get(number, ())))
+    assert logits_difference(ours, found) < 1e-4 * std
+
+
+@pytest.mark.parametrize("resolution", [56, 168])
+def test_another_resolution_is_the_reference_made_for_it(checkpoint: SaveCheckpoint, resolution: int):
+    """Positional tables for other sizes: a reference whose config says this size gives the same logits."""
+    script = script_for(2)
+    ours = run_ours(checkpoint(9), "fp64", script, 12, resolution=resolution)
+    oracle = Oracle(reference_tracker(calibrated_model(9), resolution=resolution).double())
+    theirs = [oracle.step(moving_picture(number), script.get(number, ())) for number in range(12)]
+    assert logits_difference(ours, theirs) < 1e-4 * present_std(theirs)
+
+
+def test_pixels_are_those_of_the_references_image_processor():
+    picture = moving_picture(3, 213, 120)
+    expected = to_pixels([picture], 112)[0]
+    found = preprocess.to_pixels(ArrayPicture(picture), 112, torch.device("cpu"))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
