@@ -227,7 +227,7 @@ def _unpack_mask(layout: MaskLayout | None, shape: tuple[int, int], buffers: Seq
     if layout is None:
         return np.zeros(shape, np.bool_)
     if layout.encoding == "rle":
-        if _rle_pixels(layout.counts) != height * width:
+        if rle_pixels(layout.counts) != height * width:
             raise MalformedMessageError("run lengths that do not fill the picture")
         return decode_rle({"size": [height, width], "counts": layout.counts})
     if layout.encoding != "bits" or not 0 <= layout.buffer < len(buffers):
@@ -236,7 +236,7 @@ def _unpack_mask(layout: MaskLayout | None, shape: tuple[int, int], buffers: Seq
     return np.unpackbits(packed, axis=1, count=width).view(np.bool_)
 
 
-def _rle_pixels(counts: str) -> int:
+def rle_pixels(counts: str) -> int:
     """How many pixels COCO's compressed run lengths cover; -1 when they are not run lengths.
 
     pycocotools writes past its arrays when they do not add up, so nothing else may reach it. The coding is that of

@@ -195,9 +195,15 @@ class FrameHeader(Header, kw_only=True, frozen=True, tag="frame"):
 
 
 class TrackedHeader(Header, kw_only=True, frozen=True, tag="tracked"):
-    """A frame with its objects."""
+    """A frame with its objects.
+
+    Attributes:
+        previous: Sequence number of the message before this one under the same topic, where results are published; -1
+            for the first. Whoever has not seen that one has lost messages.
+    """
 
     frame: FrameLayout
+    previous: int = -1
     objects: list[ObjectLayout] = []
     state: str = "tracked"
     resolution: list[int] = []

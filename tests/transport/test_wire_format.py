@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sam3_stream.core.masks_format import encode_rle
 from sam3_stream.transport.pictures import JpegPictures, NoPictures
-from sam3_stream.transport.records import RecordCodec, _rle_pixels
+from sam3_stream.transport.records import RecordCodec, rle_pixels
 from sam3_stream.transport.wire_format import (
     FrameHeader,
     MalformedMessageError,
@@ -127,7 +127,7 @@ def test_run_lengths_are_counted_as_pycocotools_would(shape):
     random = np.random.default_rng(0)
     for density in (0.0, 0.02, 0.5, 0.99, 1.0):
         counts = encode_rle(random.random(shape) < density)["counts"]
-        assert _rle_pixels(counts) == shape[0] * shape[1]
+        assert rle_pixels(counts) == shape[0] * shape[1]
 
 
 CODECS = {

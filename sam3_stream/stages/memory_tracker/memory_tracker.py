@@ -6,7 +6,7 @@ import itertools
 import queue
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Any, Protocol
 
 from sam3_stream.core.errors import PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
@@ -16,6 +16,7 @@ from sam3_stream.models.protocols import TrackingSession, VideoModel
 from sam3_stream.stages.memory_tracker.backward import EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
 from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
+from sam3_stream.stages.memory_tracker.request_journal import RequestJournal
 
 
 class Outbox(Protocol):
@@ -35,6 +36,7 @@ class MemoryTracker:
         resume: Where an earlier run of the same job was; its results are passed on instead of being made again.
         earlier: Masks of the frames before each prompt, from a backward pass over the same frames.
         ids: Hands out the public object ids; the tracker's own when None.
+        journal: Where requests are noted that came while the stream ran, and read again after a restart.
     """
 
     name = "memory_tracker"
@@ -48,6 +50,7 @@ class MemoryTracker:
         resume: ResumePoint | None = None,
         earlier: EarlierMasks | None = None,
         ids: ObjectIds | None = None,
+        journal: RequestJournal | None = None,
     ) -> None:
         for prompt in prompts:
             model.check_prompt(prompt)
@@ -57,6 +60,8 @@ class MemoryTracker:
         self._checkpoints = checkpoints
         self._resume = resume
         self._earlier = earlier
+        self._journal = journal
+        self._last: TrackedFrame | None = None
         self._requests: queue.SimpleQueue[tuple[Prompt | int, Future[int]]] = queue.SimpleQueue()
 
     def add(self, prompt: Prompt) -> Future[int]:
@@ -75,6 +80,17 @@ class MemoryTracker:
     def remove(self, object_id: int) -> Future[int]:
         """Remove an object from the running stream, from any thread; a future of the first frame without it."""
         return self._request(object_id)
+
+    def status(self) -> dict[str, Any]:
+        """The last frame's number and time, and its objects, in values that JSON knows; from any thread."""
+        last = self._last
+        if last is None:
+            return {"sequence": None, "time_s": None, "objects": []}
+        objects = [
+            {"id": each.object_id, "label": each.label, "score": each.score, "present": each.present}
+            for each in last.objects
+        ]
+        return {"sequence": last.frame.sequence, "time_s": last.frame.time_s, "objects": objects}
 
     def run(self, inbox: Iterable[EncodedFrame], outbox: Outbox) -> None:
         """Track every frame of the inbox.
@@ -136,34 +152,42 @@ class MemoryTracker:
 
     def _step(self, encoded: EncodedFrame, session: TrackingSession) -> TrackedFrame:
         frame = encoded.frame
-        answered = self._take_requests(frame, session)
+        for what in self._journal.due(frame.sequence) if self._journal is not None else ():
+            self._carry_out(what, frame, session)
+        asked = self._take_requests(frame, session)
         due = self._schedule.due(frame.time_s)
         try:
             tracked = session.step(encoded, due)
         except PromptError as error:
-            if not answered:
+            if not asked:
                 raise
-            for future in answered:
+            for _, future in asked:
                 future.set_exception(error)
             tracked = session.step(encoded, ())
         else:
-            for future in answered:
+            for what, future in asked:
+                if self._journal is not None:
+                    self._journal.note(frame.sequence, what)
                 future.set_result(frame.sequence)
-        return tracked if self._earlier is None else self._earlier.merge_into(tracked)
+        self._last = tracked = tracked if self._earlier is None else self._earlier.merge_into(tracked)
+        return tracked
 
-    def _take_requests(self, frame: Frame, session: TrackingSession) -> list[Future[int]]:
-        """Carry out what other threads asked for; the futures to answer once the frame is stepped."""
-        taken: list[Future[int]] = []
+    def _take_requests(self, frame: Frame, session: TrackingSession) -> list[tuple[Prompt | int, Future[int]]]:
+        """Carry out what other threads asked for; what it was, with the futures to answer once the frame is stepped."""
+        taken: list[tuple[Prompt | int, Future[int]]] = []
         while not self._requests.empty():
             what, future = self._requests.get()
             try:
-                if isinstance(what, int):
-                    session.remove(what)
-                else:
-                    what.check_size(frame.width, frame.height)
-                    self._schedule.add_now(what, frame.time_s)
+                self._carry_out(what, frame, session)
             except PromptError as error:
                 future.set_exception(error)
             else:
-                taken.append(future)
+                taken.append((what, future))
         return taken
+
+    def _carry_out(self, what: Prompt | int, frame: Frame, session: TrackingSession) -> None:
+        if isinstance(what, int):
+            session.remove(what)
+        else:
+            what.check_size(frame.width, frame.height)
+            self._schedule.add_now(what, frame.time_s)

@@ -13,9 +13,11 @@ from sam3_stream.core.masks_format import MasksRow
 from sam3_stream.core.prompts import BoxPrompt, PointPrompt, TextPrompt
 from sam3_stream.core.records import RunHeader, StreamInfo
 from sam3_stream.models.fake import FakeModel
+from sam3_stream.runtime.channel import Channel
 from sam3_stream.stages.memory_tracker import MemoryTracker
 from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.memory_tracker.request_journal import RequestJournal
 from sam3_stream.stages.sinks import MasksSink
 from tests.support.frames import encoded_frames, run_stage
 
@@ -154,3 +156,37 @@ def test_checkpoints_are_kept_where_frames_are_missing(tmp_path):
     live = [each for each in encoded_frames(30) if each.frame.sequence % 7 == 3]
     run_stage(MemoryTracker(FakeModel(), [], checkpoints=store), live)
     assert store.newest(10**9).first_sequence == 25
+
+
+def test_what_was_asked_while_running_is_done_again_on_the_same_frames_after_a_restart(tmp_path):
+    """A restart from the checkpoint, and one from the beginning, give what the first run gave."""
+    store, path = CheckpointStore(tmp_path / "state", interval_frames=5, kept=4), tmp_path / "requests.jsonl"
+    tracker = MemoryTracker(FakeModel(), [CLICK], checkpoints=store, journal=RequestJournal(path))
+
+    def frames_with_requests():
+        for each in encoded_frames(20):
+            if each.frame.sequence == 7:
+                tracker.add(PointPrompt(x=3, y=9, name="cat"))
+                tracker.add(PointPrompt(x=300, y=9))  # outside the picture: refused, and not noted
+            if each.frame.sequence == 12:
+                tracker.remove(1)
+            yield each
+
+    first = run_stage_lazily(tracker, frames_with_requests())
+    assert [len(each.objects) for each in first] == [1] * 7 + [2] * 5 + [1] * 8
+    checkpoint = store.newest(recorded_frames=11)
+    again = MemoryTracker(
+        FakeModel(), [CLICK], resume=ResumePoint(checkpoint), journal=RequestJournal(path, checkpoint.first_sequence)
+    )
+    assert as_rows(run_stage(again, encoded_frames(10, first=10))) == as_rows(first[10:])
+    anew = MemoryTracker(FakeModel(), [CLICK], journal=RequestJournal(path))
+    assert as_rows(run_stage(anew, encoded_frames(20))) == as_rows(first)
+    assert anew.status()["sequence"] == 19
+    assert [each["label"] for each in anew.status()["objects"]] == ["cat"]
+
+
+def run_stage_lazily(stage, items):
+    outbox = Channel(1000)
+    stage.run(items, outbox)
+    outbox.close()
+    return list(outbox)
