@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sam3_stream.build_live import LiveService, LiveStream
+    from sam3_stream.config.live import LiveJobConfig, LiveSourceConfig
     from sam3_stream.core.errors import Sam3StreamError
     from sam3_stream.core.masks_format import read_masks, run_header
     from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, TextPrompt
@@ -16,9 +18,18 @@ if TYPE_CHECKING:
     from sam3_stream.models.loading import load_model
     from sam3_stream.runtime.pipeline import Pipeline
     from sam3_stream.stages.decoder import VideoDecoder
+    from sam3_stream.stages.decoder.live import LiveDecoder
     from sam3_stream.stages.encoder import ImageEncoder
-    from sam3_stream.stages.memory_tracker import MemoryTracker
-    from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink
+    from sam3_stream.stages.memory_tracker import LiveTracker, MemoryTracker
+    from sam3_stream.stages.sinks import (
+        CutoutSink,
+        DavisSink,
+        MasksSink,
+        OverlaySink,
+        PushSink,
+        RedactSink,
+        SegmentsSink,
+    )
 
 __version__ = "0.1.0"
 
@@ -28,15 +39,23 @@ _HOMES = {
     "DavisSink": "stages.sinks",
     "Frame": "core.records",
     "ImageEncoder": "stages.encoder",
+    "LiveDecoder": "stages.decoder.live",
+    "LiveJobConfig": "config.live",
+    "LiveService": "build_live",
+    "LiveSourceConfig": "config.live",
+    "LiveStream": "build_live",
+    "LiveTracker": "stages.memory_tracker",
     "MaskPrompt": "core.prompts",
     "MasksSink": "stages.sinks",
     "MemoryTracker": "stages.memory_tracker",
     "OverlaySink": "stages.sinks",
     "Pipeline": "runtime.pipeline",
     "PointPrompt": "core.prompts",
+    "PushSink": "stages.sinks",
     "RedactSink": "stages.sinks",
     "RunHeader": "core.records",
     "Sam3StreamError": "core.errors",
+    "SegmentsSink": "stages.sinks",
     "TextPrompt": "core.prompts",
     "TrackedFrame": "core.records",
     "TrackedObject": "core.records",
@@ -52,15 +71,23 @@ __all__ = [
     "DavisSink",
     "Frame",
     "ImageEncoder",
+    "LiveDecoder",
+    "LiveJobConfig",
+    "LiveService",
+    "LiveSourceConfig",
+    "LiveStream",
+    "LiveTracker",
     "MaskPrompt",
     "MasksSink",
     "MemoryTracker",
     "OverlaySink",
     "Pipeline",
     "PointPrompt",
+    "PushSink",
     "RedactSink",
     "RunHeader",
     "Sam3StreamError",
+    "SegmentsSink",
     "TextPrompt",
     "TrackedFrame",
     "TrackedObject",

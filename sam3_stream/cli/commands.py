@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,10 @@ from rich.console import Console
 
 from sam3_stream.cli.demo import demo_config
 from sam3_stream.cli.groups import run_groups
+from sam3_stream.cli.live_running import run_live
 from sam3_stream.cli.running import run_job
-from sam3_stream.config.loading import load_config, parse_config
+from sam3_stream.config.live import LiveJobConfig
+from sam3_stream.config.loading import job_schema, load_config, parse_config
 from sam3_stream.config.models import JobConfig
 from sam3_stream.config.prompt_syntax import parse_box, parse_click, parse_mask
 from sam3_stream.core.errors import ConfigError, Sam3StreamError
@@ -108,9 +111,11 @@ def run(
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Run the job that a config describes, in as many processes as it says."""
+    """Run the job that a config describes, in as many processes as it says, or live streams until they are stopped."""
     job = load_config(config, overrides or ())
-    if only is None and len(job.processes.groups) == 1:
+    if isinstance(job, LiveJobConfig):
+        _report(run_live(job, console=Console(stderr=True), quiet=quiet))
+    elif only is None and len(job.processes.groups) == 1:
         _run(job, quiet)
     else:
         raise typer.Exit(run_groups(job, only, console=Console(stderr=True), quiet=quiet))
@@ -134,8 +139,8 @@ def check(configs: Annotated[list[Path], typer.Argument(metavar="CONFIG.yaml…"
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of a config."""
-    typer.echo(json.dumps(JobConfig.model_json_schema(), indent=2))
+    """Print the JSON Schema of a config: a job from a file to its outputs, or live streams."""
+    typer.echo(json.dumps(job_schema(), indent=2))
 
 
 @app.command()
@@ -162,7 +167,11 @@ def main() -> None:
 
 
 def _run(config: JobConfig, quiet: bool) -> None:
-    errors = run_job(config, console=Console(stderr=True), quiet=quiet)
+    _report(run_job(config, console=Console(stderr=True), quiet=quiet))
+
+
+def _report(errors: Sequence[BaseException]) -> None:
+    """Say what went wrong, and exit with the code of the first."""
     for error in errors:
         _complain(error)
     if errors:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from sam3_stream.config.base import Config
+from sam3_stream.config.models import ModelConfig, PromptConfig
 
-_SCHEMES = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "rtp", "tcp")
+_SOURCE_SCHEMES = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "rtp", "tcp")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -46,20 +48,94 @@ class LiveSourceConfig(Config):
 
     @field_validator("url")
     @classmethod
-    def _expand(cls, url: str) -> str:
-        missing = [name for name in _VARIABLE.findall(url) if name not in os.environ]
-        if missing:
-            raise ValueError(f"the environment variable {missing[0]} is not set; set it, or write the value itself")
-        return _check_address(_VARIABLE.sub(lambda match: os.environ[match[1]], url))
+    def _check_url(cls, url: str) -> str:
+        return url if url.startswith("/dev/") else _check_address(_expand(url), _SOURCE_SCHEMES)
 
 
-def _check_address(url: str) -> str:
+class SegmentsConfig(Config):
+    """One file after the other, of which the newest are kept."""
+
+    type: Literal["segments"] = "segments"
+    content: Literal["overlay", "masks", "redact"] = Field(
+        "overlay", description="The video with the objects drawn, the masks as JSON Lines, or the objects pixelated."
+    )
+    folder: Path = Field(description="Where to; made if it is not there. Of this sink alone.")
+    segment_seconds: float = Field(60.0, gt=0, description="Length of a file.")
+    keep: int | None = Field(None, ge=1, description="How many files at most.")
+    max_bytes: int | None = Field(None, ge=1, description="How many bytes the files may hold together.")
+    min_free_bytes: int = Field(
+        1_000_000_000, ge=0, description="Delete old files, then write nothing, while the disk has less free space."
+    )
+
+
+class PushConfig(Config):
+    """The video with the objects drawn, sent to a server."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: Literal["push"] = "push"
+    url: str = Field(repr=False, description="rtsp:// (RECORD) or rtmp://; ${NAME} stands for an environment variable.")
+    kbps: int = Field(2000, ge=50, description="Bit rate in thousands of bits per second.")
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        return _check_address(_expand(url), ("rtsp", "rtsps", "rtmp", "rtmps"))
+
+
+LiveSinkConfig = Annotated[SegmentsConfig | PushConfig, Field(discriminator="type")]
+
+
+class StreamConfig(Config):
+    """One live stream, what to track in it, and where the results go."""
+
+    name: str = Field(pattern=r"^[\w.-]+$", description="Letters, digits, dot, dash, underscore; unique.")
+    source: LiveSourceConfig
+    prompts: tuple[PromptConfig, ...] = Field(min_length=1, description="Clicks, boxes, masks or phrases.")
+    sinks: tuple[LiveSinkConfig, ...] = Field(min_length=1, description="Where the results go.")
+    max_gap_s: float = Field(
+        30.0, gt=0, description="Objects keep their ids through an outage that is no longer, in seconds."
+    )
+
+
+class HealthConfig(Config):
+    """An HTTP endpoint: /livez, /readyz, /streams and /metrics (Prometheus)."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all of this machine's.")
+    port: int = Field(9464, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+
+
+class LiveJobConfig(Config):
+    """Live streams that run side by side with one model."""
+
+    streams: tuple[StreamConfig, ...] = Field(min_length=1)
+    model: ModelConfig = ModelConfig()
+    max_batch: int = Field(8, ge=1, description="How many frames, of different streams, are encoded at once at most.")
+    health: HealthConfig | None = Field(None, description="Serve health and metrics over HTTP.")
+
+    @model_validator(mode="after")
+    def _check_names(self) -> LiveJobConfig:
+        names = [stream.name for stream in self.streams]
+        folders = [sink.folder.absolute() for each in self.streams for sink in each.sinks if sink.type == "segments"]
+        for what, values in (("streams are named", names), ("outputs go to the folder", map(str, folders))):
+            twice = [value for value, count in Counter(values).items() if count > 1]
+            if twice:
+                raise ValueError(f"two {what} {twice[0]}; give each its own")
+        return self
+
+
+def _expand(text: str) -> str:
+    missing = [name for name in _VARIABLE.findall(text) if name not in os.environ]
+    if missing:
+        raise ValueError(f"the environment variable {missing[0]} is not set; set it, or write the value itself")
+    return _VARIABLE.sub(lambda match: os.environ[match[1]], text)
+
+
+def _check_address(url: str, schemes: tuple[str, ...]) -> str:
     scheme, separator, rest = url.partition("://")
-    if not separator and url.startswith("/dev/"):
-        return url
-    if not separator or scheme.lower() not in _SCHEMES:
-        known = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise ValueError(f"expected an address that begins with one of {known} or /dev/")
+    if not separator or scheme.lower() not in schemes:
+        known = ", ".join(f"{each}://" for each in schemes)
+        raise ValueError(f"expected an address that begins with one of {known}")
     host = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in rest and "@" not in host and ":" in host and not re.fullmatch(r".*:\d+", host):
         raise ValueError("a user name or password with / ? or # in it must be percent-encoded: %2F %3F %23")

@@ -5,17 +5,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import yaml
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from sam3_stream.config.base import Config
+from sam3_stream.config.live import LiveJobConfig
 from sam3_stream.config.models import JobConfig
 from sam3_stream.core.errors import ConfigError
+from sam3_stream.core.urls import redact_credentials
+
+AnyJobConfig = JobConfig | LiveJobConfig
+C = TypeVar("C", bound=Config)
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Read a YAML config.
+def load_config(path: Path, overrides: Sequence[str] = ()) -> AnyJobConfig:
+    """Read a YAML config: a job from file to outputs, or, where it has `streams`, live streams.
 
     Relative paths in it are relative to the working directory, as on the command line.
 
@@ -34,23 +40,33 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> JobConfig:
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must hold a mapping with source, prompts and sinks; got {type(tree).__name__}")
+        raise ConfigError(f"{path} must hold a mapping with source or streams; got {type(tree).__name__}")
     for override in overrides:
         _apply_override(tree, override)
-    return parse_config(tree, where=str(path))
+    return parse_config(tree, str(path), LiveJobConfig) if "streams" in tree else parse_config(tree, str(path))
 
 
-def parse_config(tree: dict[str, Any], where: str) -> JobConfig:
-    """Check a tree of plain values against `JobConfig`.
+@overload
+def parse_config(tree: dict[str, Any], where: str) -> JobConfig: ...
+@overload
+def parse_config(tree: dict[str, Any], where: str, kind: type[C]) -> C: ...
+def parse_config(tree: dict[str, Any], where: str, kind: type[Config] = JobConfig) -> Config:
+    """Check a tree of plain values against a config's model.
 
     Raises:
         ConfigError: All that is wrong with it, in one line.
     """
     try:
-        return JobConfig.model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as error:
-        problems = "; ".join(_problem(detail) for detail in error.errors())
-        raise ConfigError(f"{where}: {problems}") from error
+        problems = "; ".join(_problem(detail, kind) for detail in error.errors())
+    raise ConfigError(redact_credentials(f"{where}: {problems}"))  # not chained: the cause shows the input as it came
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema of a config, of either kind."""
+    schema: dict[str, Any] = TypeAdapter(AnyJobConfig).json_schema()
+    return schema
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -86,12 +102,12 @@ def _index(node: list[Any], key: str, override: str) -> int:
     return int(key)
 
 
-def _problem(detail: Any) -> str:
+def _problem(detail: Any, kind: type[Config]) -> str:
     """One line for one pydantic error: where, what was expected, what came."""
     where = ".".join(str(part) for part in detail["loc"]) or "config"
     if detail["type"] == "extra_forbidden":
         key = str(detail["loc"][-1])
-        known = _known_keys(detail["loc"][:-1])
+        known = _known_keys(detail["loc"][:-1], kind)
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
         return f"unknown key {where!r}; {hint}"
@@ -104,9 +120,9 @@ def _problem(detail: Any) -> str:
     return f"{where}: {message}{came}"
 
 
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+def _known_keys(location: tuple[int | str, ...], kind: type[Config]) -> list[str]:
     """The keys that the schema knows at a place in the tree."""
-    schema = JobConfig.model_json_schema()
+    schema = kind.model_json_schema()
     definitions = schema["$defs"]
     node = schema
     for part in location:

@@ -35,3 +35,42 @@ class SourceStatus:
     dropped: Mapping[str, int] = field(default_factory=dict)
     fps: float = 0.0
     hanging: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """How a stream is, from its source to its sinks.
+
+    Attributes:
+        name: The stream's name.
+        state: As in `SourceStatus`; ``failed`` also when something behind the source has failed.
+        reason: Why it is not live, in one line without credentials.
+        source: How the source is.
+        frames_out: How many tracked frames have come out.
+        fps_out: Tracked frames per second, over the last seconds.
+        age_s: How old the newest result was when it came out, in seconds; None before the first.
+        objects: How many objects are present in it.
+        resolution: (width, height) in pixels that the model saw; None before the first result.
+        restarts: How often tracking had to start anew.
+        encode_s: Seconds spent encoding so far, waiting for a turn included.
+        track_s: Seconds spent tracking so far.
+        queued: Frames that wait, by place: ``source`` and the names of the sinks.
+        dropped: Frames that were dropped, by place and reason: (``source``, ``overflow``), (NAME, ``overflow``), …
+        sink_errors: What has ended a sink for good.
+    """
+
+    name: str
+    state: StreamState
+    reason: str
+    source: SourceStatus
+    frames_out: int = 0
+    fps_out: float = 0.0
+    age_s: float | None = None
+    objects: int = 0
+    resolution: tuple[int, int] | None = None
+    restarts: int = 0
+    encode_s: float = 0.0
+    track_s: float = 0.0
+    queued: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    sink_errors: tuple[str, ...] = ()

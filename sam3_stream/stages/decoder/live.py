@@ -28,6 +28,7 @@ _GRACE_S = 1.0
 _NO_PICTURE_FACTOR = 3.0
 _MAX_HANGING = 4
 _WATCH_INTERVAL_S = 0.1
+_CLOSE_TIMEOUT_S = 1.0
 
 
 class LiveDecoder:
@@ -232,6 +233,8 @@ class LiveDecoder:
 
     def _retire(self, connection: Connection) -> None:
         connection.abandon()
+        if self._closed.is_set():
+            connection.join(_CLOSE_TIMEOUT_S)
         self._tally.overflow += connection.pictures.dropped
         self._connection = None
         self._given_up = [each for each in [*self._given_up, connection] if each.is_alive]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
+from sam3_stream.core.clock import Clock, SystemClock
 from sam3_stream.core.errors import PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import Prompt
@@ -31,6 +32,11 @@ class LiveTracker:
         encode: Encodes a frame; may wait for its turn on a model that is shared.
         prompts: Prompts known at the start, in pixels of the first frame.
         max_gap_s: How long an outage may be for ids to survive it, in seconds.
+        clock: For the times that stages take; the machine's own when None.
+
+    Attributes:
+        encode_s: Seconds spent encoding so far, waiting for a turn included.
+        track_s: Seconds spent tracking so far.
     """
 
     name = "memory_tracker"
@@ -42,6 +48,7 @@ class LiveTracker:
         prompts: Sequence[Prompt] = (),
         *,
         max_gap_s: float = 30.0,
+        clock: Clock | None = None,
     ) -> None:
         for prompt in prompts:
             model.check_prompt(prompt)
@@ -56,6 +63,10 @@ class LiveTracker:
         self._sessions = 0
         self._tracker = MemoryTracker(model, ids=self._ids)
         self._prompt_ids: dict[int, str] = {}
+        self._clock = clock or SystemClock()
+        self._encoded_s = 0.0
+        self.encode_s = 0.0
+        self.track_s = 0.0
 
     @property
     def restarts(self) -> int:
@@ -88,9 +99,21 @@ class LiveTracker:
                 self._tracker = MemoryTracker(self._model, self._kept.begin_session(size), ids=self._ids)
             if session > 1:
                 first = replace(first, discontinuity=True)
-            encoded = (self._encode(frame) for frame in itertools.chain([first], frames))
+            encoded = (self._timed_encode(frame) for frame in itertools.chain([first], frames))
             with contextlib.suppress(PromptNotReachedError):  # a live stream may end at any time
-                self._tracker.run(encoded, _Noting(outbox, self._prompt_ids))
+                self._tracker.run(encoded, _Outlet(lambda tracked: self._pass_on(tracked, outbox)))
+
+    def _timed_encode(self, frame: Frame) -> EncodedFrame:
+        started_s = self._clock.monotonic_s()
+        encoded = self._encode(frame)
+        self._encoded_s = self._clock.monotonic_s()
+        self.encode_s += self._encoded_s - started_s
+        return encoded
+
+    def _pass_on(self, tracked: TrackedFrame, outbox: Channel[TrackedFrame]) -> None:
+        self.track_s += self._clock.monotonic_s() - self._encoded_s
+        self._prompt_ids = {each.object_id: each.prompt_id for each in tracked.objects}
+        outbox.put(tracked)
 
     def _session_of(self, frame: Frame) -> int:
         """Number of the session that a frame belongs to, from 1."""
@@ -102,14 +125,8 @@ class LiveTracker:
         return self._sessions
 
 
-class _Noting:
-    """Passes tracked frames on and notes which prompt made which of the objects."""
+class _Outlet:
+    """Where the tracker of a session puts its frames."""
 
-    def __init__(self, outbox: Channel[TrackedFrame], prompt_ids: dict[int, str]) -> None:
-        self._outbox = outbox
-        self._prompt_ids = prompt_ids
-
-    def put(self, tracked: TrackedFrame) -> None:
-        self._prompt_ids.clear()
-        self._prompt_ids.update({each.object_id: each.prompt_id for each in tracked.objects})
-        self._outbox.put(tracked)
+    def __init__(self, put: Callable[[TrackedFrame], None]) -> None:
+        self.put = put

@@ -76,7 +76,10 @@ class SegmentsSink:
         self._number = 0
 
     def check(self, source: Path | None = None) -> None:
-        check_output_folder(self._folder, force=True, source=source)
+        folder = self._folder.absolute()
+        while not folder.exists():
+            folder = folder.parent
+        check_output_folder(folder, force=True, source=source)
 
     def open(self, info: StreamInfo, header: RunHeader) -> None:  # noqa: ARG002 - each file says it for itself
         try:

@@ -12,7 +12,7 @@ import av
 import pytest
 
 from sam3_stream.core.clock import SimulatedClock
-from sam3_stream.core.errors import SinkError
+from sam3_stream.core.errors import OutputError, SinkError
 from sam3_stream.core.masks_format import read_masks
 from sam3_stream.core.stream_status import SourceStatus
 from sam3_stream.stages.sinks import MasksSink, OverlaySink, SegmentsSink
@@ -167,6 +167,17 @@ def test_when_the_stream_is_lost_the_file_is_finished(tmp_path):
     sink.write(live_frame(100))
     sink.close()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_folders_are_made_and_a_place_that_cannot_be_is_named_before_any_work(tmp_path):
+    sink = masks_segments(tmp_path / "a" / "b" / "masks")
+    sink.check()
+    assert not (tmp_path / "a").exists()
+    run(sink, [live_frame(0)])
+    assert len(list((tmp_path / "a" / "b" / "masks").iterdir())) == 1
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file, expected a folder"):
+        masks_segments(tmp_path / "file" / "masks").check()
 
 
 def test_numbers_go_on_after_a_restart_of_the_process(tmp_path):

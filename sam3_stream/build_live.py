@@ -1,0 +1,230 @@
+"""Config -> live streams that share one model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from sam3_stream.build import prompt_of
+from sam3_stream.config.live import LiveJobConfig, LiveSinkConfig, PushConfig, SegmentsConfig, StreamConfig
+from sam3_stream.core.errors import Sam3StreamError, SinkError, StreamError
+from sam3_stream.core.masks_format import run_header
+from sam3_stream.core.records import EncodedFrame, Frame
+from sam3_stream.core.stream_status import SourceStatus, StreamReport
+from sam3_stream.models.loading import load_model
+from sam3_stream.models.protocols import VideoModel
+from sam3_stream.runtime.fair_batcher import FairBatcher
+from sam3_stream.runtime.pipeline import Pipeline
+from sam3_stream.runtime.service import StreamService
+from sam3_stream.stages.decoder.live import LiveDecoder
+from sam3_stream.stages.decoder.opening_live import display_address
+from sam3_stream.stages.memory_tracker import LiveTracker
+from sam3_stream.stages.sinks import MasksSink, OverlaySink, PushSink, RedactSink, SegmentsSink, Sink
+from sam3_stream.stages.sinks.meter import MeterSink
+
+_QUEUE_SIZE = 2
+
+
+class LiveStream:
+    """One stream: decoder, tracker and sinks; runs until it is stopped or fails.
+
+    Args:
+        config: What to open, what to track, where the results go.
+        model: Shared with other streams.
+        encode: Encodes a frame with the model, in turn with other streams.
+        extra_sinks: Sinks beside those of the config.
+
+    Raises:
+        UsageError: A prompt, an output or the model cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        model: VideoModel,
+        encode: Callable[[Frame], EncodedFrame],
+        extra_sinks: tuple[Sink, ...] = (),
+    ) -> None:
+        self.name = config.name
+        prompts = [prompt_of(each) for each in config.prompts]
+        self.tracker = LiveTracker(model, encode, prompts, max_gap_s=config.max_gap_s)
+        self._meter = MeterSink()
+        self._sinks = [*(_sink_of(each) for each in config.sinks), *extra_sinks]
+        for sink in self._sinks:
+            sink.check()
+        self._decoder = LiveDecoder(config.source, config.name, on_status=self._tell_sinks)
+        self._pipeline = Pipeline(
+            self._decoder,
+            [self.tracker],
+            header=run_header(display_address(config.source), model.name, prompts),
+            sinks=[*self._sinks, self._meter],
+            queue_size=_QUEUE_SIZE,
+            policy="block" if config.source.mode == "every_frame" else "latest",
+            on_demand=True,
+        )
+        self._failure: Sam3StreamError | None = None
+
+    def run(self) -> None:
+        """Run until the stream ends or is stopped.
+
+        Raises:
+            Sam3StreamError: It has failed for good.
+        """
+        try:
+            self._pipeline.run()
+        except Sam3StreamError as error:
+            if self._decoder.status.state == "ended" and isinstance(error, StreamError | SinkError):
+                return  # stopped before its first picture, or without one of its sinks, as the report says
+            self._failure = error
+            raise
+
+    def stop(self) -> None:
+        """Take no more frames; what is under way is finished, and so are the outputs. From any thread."""
+        self._pipeline.stop()
+
+    def report(self) -> StreamReport:
+        """How the stream is. From any thread."""
+        source = self._decoder.status
+        channels = {channel.name: channel for channel in self._pipeline.channels if channel.name != "meter"}
+        dropped = {("source", reason): count for reason, count in source.dropped.items()}
+        dropped |= {(name, "overflow"): channel.dropped for name, channel in channels.items()}
+        for sink in self._sinks:
+            if isinstance(sink, SegmentsSink | PushSink):
+                dropped[sink.name, "unavailable"] = sink.lost_frames
+        failed = self._failure is not None
+        return StreamReport(
+            name=self.name,
+            state="failed" if failed else source.state,
+            reason=str(self._failure) if failed else source.reason,
+            source=source,
+            frames_out=self._meter.frames,
+            fps_out=self._meter.fps,
+            age_s=self._meter.age_s,
+            objects=self._meter.objects,
+            resolution=self._meter.resolution,
+            restarts=self.tracker.restarts,
+            encode_s=self.tracker.encode_s,
+            track_s=self.tracker.track_s,
+            queued={name: len(channel) for name, channel in channels.items()},
+            dropped=dropped,
+            sink_errors=tuple(str(error) for error in self._pipeline.errors if isinstance(error, SinkError)),
+        )
+
+    def _tell_sinks(self, status: SourceStatus) -> None:
+        for sink in self._sinks:
+            if isinstance(sink, SegmentsSink):
+                sink.on_status(status)
+
+
+class LiveService:
+    """The streams of a config and the model that they share.
+
+    Args:
+        config: The streams, the model, how many frames it encodes at once.
+        model: Loaded already; loaded as the config says when None. Closed with the service either way.
+
+    Raises:
+        UsageError: The model, a prompt or an output cannot be used.
+    """
+
+    def __init__(self, config: LiveJobConfig, model: VideoModel | None = None) -> None:
+        self.model = model or load_model(config.model.name, device=config.model.device)
+        self._batcher: FairBatcher[Frame, EncodedFrame] = FairBatcher(self.model.encode, config.max_batch)
+        self._service: StreamService[LiveStream] = StreamService()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self.close)
+            self._first = [self._build(stream) for stream in config.streams]
+            on_error.pop_all()
+
+    def start(self) -> None:
+        """Start the streams of the config."""
+        for stream in self._first:
+            self._service.add(stream)
+
+    def add(self, config: StreamConfig) -> LiveStream:
+        """Start another stream while the others run.
+
+        Raises:
+            UsageError: There is one of this name, or a prompt or an output cannot be used.
+        """
+        stream = self._build(config)
+        self._service.add(stream)
+        return stream
+
+    def remove(self, name: str) -> None:
+        """Stop a stream, finish its outputs and forget it.
+
+        Raises:
+            UsageError: There is no stream of this name.
+        """
+        self._service.remove(name)
+
+    def stream(self, name: str) -> LiveStream:
+        """The stream of this name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return {stream.name: stream for stream in self._service.streams}[name]
+
+    def reports(self) -> list[StreamReport]:
+        """How each stream is. From any thread."""
+        return [stream.report() for stream in self._service.streams]
+
+    @property
+    def encoder_queue(self) -> int:
+        """How many frames wait for the shared encoder."""
+        return self._batcher.queue_depth
+
+    def stop(self) -> None:
+        """Take no more frames anywhere. From any thread."""
+        self._service.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until every stream has ended and its outputs are finished; True when they have."""
+        return self._service.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop, wait for the outputs, free the model."""
+        self.stop()
+        self.wait()
+        self._batcher.close()
+        self.model.close()
+
+    def __enter__(self) -> LiveService:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _build(self, config: StreamConfig) -> LiveStream:
+        return LiveStream(config, self.model, self._batcher)
+
+
+_FILE_SINKS: dict[str, tuple[str, Callable[[Path], Sink]]] = {
+    "overlay": (".mp4", partial(OverlaySink, start_s=0.0)),  # each file begins at zero
+    "redact": (".mp4", partial(RedactSink, start_s=0.0)),
+    "masks": (".jsonl", MasksSink),
+}
+
+
+def _sink_of(config: LiveSinkConfig) -> Sink:
+    if isinstance(config, PushConfig):
+        return PushSink(config.url, kbps=config.kbps)
+    assert isinstance(config, SegmentsConfig)
+    suffix, open_file = _FILE_SINKS[config.content]
+    return SegmentsSink(
+        config.folder,
+        suffix,
+        open_file,
+        name=f"{config.content} segments",
+        segment_seconds=config.segment_seconds,
+        keep=config.keep,
+        max_bytes=config.max_bytes,
+        min_free_bytes=config.min_free_bytes,
+    )
