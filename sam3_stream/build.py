@@ -15,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from sam3_stream.config.models import (
     BoxConfig,
     ClickConfig,
+    ControlConfig,
     CutoutConfig,
     DavisConfig,
     JobConfig,
@@ -25,6 +26,7 @@ from sam3_stream.config.models import (
     RedactConfig,
     SinkConfig,
     SourceConfig,
+    ZeroMqConfig,
 )
 from sam3_stream.core.errors import OutputError, PromptError
 from sam3_stream.core.masks_format import read_masks, run_header
@@ -39,6 +41,10 @@ from sam3_stream.stages.memory_tracker import MemoryTracker
 from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
 from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink, Sink
+from sam3_stream.stages.sinks.zeromq import ZeroMqSink
+from sam3_stream.transport.control import ControlServer
+from sam3_stream.transport.endpoint import Endpoint
+from sam3_stream.transport.keys import load_keys
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Job:
         except BaseException:
             self._source.close()
             raise
+        self._control = open_control(config.control)
         self._scratch = tempfile.TemporaryDirectory(prefix="sam3_stream-")
 
     @property
@@ -107,6 +114,8 @@ class Job:
         """Let go of the source, the model and temporary files."""
         self._source.close()
         self._model.close()
+        if self._control is not None:
+            self._control.close()
         self._scratch.cleanup()
 
     def __enter__(self) -> Job:
@@ -134,6 +143,8 @@ class Job:
         store = self._checkpoint_store()
         resume = self._resume_point(store) if store is not None and self._config.resume else None
         tracker = MemoryTracker(self._model, self._prompts, checkpoints=store, resume=resume, earlier=earlier)
+        if self._control is not None:
+            self._control.controlled = tracker
         encoder = ImageEncoder(self._model, first_sequence=0 if resume is None else resume.checkpoint.first_sequence)
         pipeline = Pipeline(self._source, [encoder, tracker], header=self.header, sinks=self._sinks)
         return Pass("tracking", pipeline, expected_frames(self._config.source, self.info))
@@ -161,6 +172,18 @@ class Job:
                 f"({path.name}.resume0, .resume1) are gone; --force does it again from the start"
             )
         return ResumePoint(checkpoint, itertools.islice(iter(read_masks(path)), checkpoint.first_sequence))
+
+
+def open_control(config: ControlConfig | None) -> ControlServer | None:
+    """The control socket that a config names; None when it names none.
+
+    Raises:
+        UsageError: It cannot be opened.
+    """
+    if config is None:
+        return None
+    keys = None if config.keys is None else load_keys(config.keys)
+    return ControlServer(Endpoint(config.address, keys))
 
 
 def expected_frames(source: SourceConfig, info: StreamInfo) -> int | None:
@@ -194,7 +217,7 @@ def check_prompts(prompts: Sequence[Prompt], source: SourceConfig, info: StreamI
 
 def check_outputs(sinks: Sequence[Sink], config: JobConfig) -> None:
     """Raise `OutputError` unless every output can be made, and none is another or the input."""
-    paths = [each.path.absolute() for each in config.sinks]
+    paths = [each.path.absolute() for each in config.file_sinks]
     for path in paths:
         if paths.count(path) > 1:
             raise OutputError(f"two outputs go to {path}; give each a name of its own")
@@ -240,6 +263,8 @@ def sink_of(config: SinkConfig, job: JobConfig) -> Sink:
     """The sink that a config names."""
     force = job.force or job.resume
     sound = {"audio_from": job.source.path, "start_s": job.source.start_s}
+    if isinstance(config, ZeroMqConfig):
+        return ZeroMqSink(config.address, keys=config.keys, masks=config.masks)
     if isinstance(config, OverlayConfig):
         return OverlaySink(config.path, force=force, **sound)
     if isinstance(config, MasksConfig):

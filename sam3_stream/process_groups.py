@@ -21,6 +21,7 @@ from sam3_stream.build import (
     check_prompts,
     expected_frames,
     open_config_source,
+    open_control,
     prompt_of,
     sink_of,
 )
@@ -32,6 +33,7 @@ from sam3_stream.config.models import (
     OverlayConfig,
     RedactConfig,
     SinkConfig,
+    ZeroMqConfig,
 )
 from sam3_stream.config.processes import EDGES, STAGES, EdgeConfig
 from sam3_stream.core.errors import ConfigError, Sam3StreamError
@@ -47,9 +49,12 @@ from sam3_stream.stages.decoder.wire_picture import RawPictures
 from sam3_stream.stages.encoder import ImageEncoder
 from sam3_stream.stages.memory_tracker import MemoryTracker
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.memory_tracker.request_journal import RequestJournal
 from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink
 from sam3_stream.stages.sinks.piecewise import PiecewiseSink
 from sam3_stream.stages.sinks.protocol import ResumableSink
+from sam3_stream.stages.sinks.zeromq import ZeroMqSink
+from sam3_stream.transport.control import ControlServer
 from sam3_stream.transport.endpoint import Endpoint
 from sam3_stream.transport.keys import load_keys
 from sam3_stream.transport.pictures import JpegPictures, NoPictures, PictureCodec
@@ -84,6 +89,7 @@ class ProcessGroup:
         self._model: VideoModel | None = None
         self._receiver: ReceiverLink | None = None
         self._sender: SenderLink | None = None
+        self._control: ControlServer | None = None
         self._running: Section | Pipeline | None = None
         self._stopped = False
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,6 +129,8 @@ class ProcessGroup:
         for link in (self._receiver, self._sender):
             if link is not None:
                 link.stop()
+        if self._control is not None:
+            self._control.close()
         if self._model is not None:
             self._model.close()
 
@@ -132,6 +140,8 @@ class ProcessGroup:
             self._model = load_model(model.name, device=model.device)
             for prompt in (prompt_of(each) for each in self._config.prompts):
                 self._model.check_prompt(prompt)
+        if "memory_tracker" in self.stages:
+            self._control = open_control(self._config.control)
         first, last = STAGES.index(self.stages[0]), STAGES.index(self.stages[-1])
         if first > 0:
             name, edge = EDGES[first - 1], self._edge(first - 1)
@@ -259,7 +269,15 @@ class ProcessGroup:
         if self._model is not None and "memory_tracker" in self.stages:
             prompts = [prompt_of(each) for each in self._config.prompts]
             check_prompts(prompts, self._config.source, info)
-            stages.append(MemoryTracker(self._model, prompts, checkpoints=self._checkpoints(), resume=resume))
+            journal = RequestJournal(
+                self._folder / "requests", 0 if resume is None else resume.checkpoint.first_sequence
+            )
+            tracker = MemoryTracker(
+                self._model, prompts, checkpoints=self._checkpoints(), resume=resume, journal=journal
+            )
+            if self._control is not None:
+                self._control.controlled = tracker
+            stages.append(tracker)
         return stages
 
     def _checkpoints(self) -> CheckpointStore:
@@ -310,6 +328,8 @@ def make_sink(config: SinkConfig, index: int, job: JobConfig, folder: Path) -> R
         folder: Where it may keep what it needs for that.
     """
     segments = folder / f"{index}-{config.type}"
+    if isinstance(config, ZeroMqConfig):
+        return ZeroMqSink(config.address, keys=config.keys, masks=config.masks, position=segments)
     sound: Any = {"audio_from": job.source.path, "start_s": job.source.start_s}
     if isinstance(config, OverlayConfig):
         return PiecewiseSink("overlay", config.path, OverlaySink, segments, force=True, **sound)
@@ -340,7 +360,7 @@ def prepare(config: JobConfig, group: str) -> None:
         return
     if "sinks" in processes.stages_of(group):
         check_outputs([sink_of(each, config) for each in config.sinks], config)
-        for each in config.sinks:
+        for each in config.file_sinks:
             _remove(each.path)
     shutil.rmtree(run_folder(config) / group, ignore_errors=True)
 
@@ -364,4 +384,4 @@ def run_folder(config: JobConfig) -> Path:
 
 
 def _looks_at_pixels(config: SinkConfig) -> bool:
-    return not isinstance(config, MasksConfig | DavisConfig)
+    return not isinstance(config, MasksConfig | DavisConfig | ZeroMqConfig)

@@ -55,7 +55,7 @@ def run_groups(config: JobConfig, only: str | None, *, console: Console, quiet: 
     if received:
         raise RunError(f"stopped by {received[0]}; the outputs hold what came before")
     if exit_code == 0 and not quiet and processes.sinks in names:
-        for sink in config.sinks:
+        for sink in config.file_sinks:
             console.print(f"wrote {sink.path}", highlight=False, soft_wrap=True)
     return exit_code
 

@@ -34,7 +34,7 @@ def run_job(config: JobConfig, *, console: Console, quiet: bool) -> Sequence[Bas
                 return errors
         job.complete()
     if not quiet:
-        for sink in config.sinks:
+        for sink in config.file_sinks:
             console.print(f"wrote {sink.path}", highlight=False, soft_wrap=True)
     return ()
 

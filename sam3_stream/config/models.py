@@ -109,9 +109,28 @@ class RedactConfig(Config):
     path: Path
 
 
-SinkConfig = Annotated[
-    OverlayConfig | MasksConfig | DavisConfig | CutoutConfig | RedactConfig, Field(discriminator="type")
-]
+class ZeroMqConfig(Config):
+    """Ids, labels, scores, boxes and masks of every frame to whoever subscribes (docs/wire-format.md)."""
+
+    type: Literal["zeromq"] = "zeromq"
+    address: str = Field(
+        "tcp://127.0.0.1:5560", description="ipc://PATH or tcp://HOST:PORT; beyond this machine: keys."
+    )
+    keys: Path | None = Field(None, description="Folder of keys that 'sam3-stream keys' made.")
+    masks: Literal["rle", "bits"] = Field("rle", description="rle is smallest, bits is quickest to read.")
+
+
+FileSinkConfig = OverlayConfig | MasksConfig | DavisConfig | CutoutConfig | RedactConfig
+SinkConfig = Annotated[FileSinkConfig | ZeroMqConfig, Field(discriminator="type")]
+
+
+class ControlConfig(Config):
+    """A socket to add, refine and remove prompts of the running job, and to ask its status (docs/wire-format.md)."""
+
+    address: str = Field(
+        "tcp://127.0.0.1:5561", description="ipc://PATH or tcp://HOST:PORT; beyond this machine: keys."
+    )
+    keys: Path | None = Field(None, description="Folder of keys that 'sam3-stream keys' made.")
 
 
 class JobConfig(Config):
@@ -124,11 +143,17 @@ class JobConfig(Config):
     backward: bool = Field(False, description="Carry the prompts to the frames before them, too.")
     resume: bool = Field(False, description="Go on where the masks file of a killed run ends.")
     force: bool = Field(False, description="Overwrite outputs that exist.")
+    control: ControlConfig | None = None
     processes: ProcessesConfig = ProcessesConfig()
+
+    @property
+    def file_sinks(self) -> tuple[FileSinkConfig, ...]:
+        """The sinks that write to a path."""
+        return tuple(sink for sink in self.sinks if not isinstance(sink, ZeroMqConfig))
 
     @model_validator(mode="after")
     def _check_prompts(self) -> JobConfig:
-        if not self.prompts:
+        if not self.prompts and self.control is None:
             raise ValueError("there is no prompt; say what to track with a click, a box, a mask or a phrase")
         return self
 
