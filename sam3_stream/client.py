@@ -103,8 +103,7 @@ class Client:
         if self._results is None:
             raise ValueError("this client was made without an address for results")
         topic = frame_topic(stream_id) if label is None else label_topic(stream_id, label)
-        with self._results.connect(zmq.SUB) as socket:
-            socket.rcvhwm = MAX_WAITING_MESSAGES
+        with self._results.connect(zmq.SUB, MAX_WAITING_MESSAGES) as socket:
             socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
             last: tuple[int, int] | None = None
             while True:

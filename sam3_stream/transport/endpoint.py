@@ -40,13 +40,17 @@ class Endpoint:
                 "name the folder in the config, or use ipc:// or tcp://127.0.0.1"
             )
 
-    def bind(self, kind: int) -> zmq.Socket[bytes]:
+    def bind(self, kind: int, max_waiting: int = 1000) -> zmq.Socket[bytes]:
         """A bound socket.
+
+        Args:
+            kind: Its type.
+            max_waiting: How many messages may wait in it for each peer, in either direction; 0 for no limit.
 
         Raises:
             OutputError: The address is taken or not this machine's.
         """
-        socket = self._socket(kind)
+        socket = self._socket(kind, max_waiting)
         if self.keys is not None:
             self.keys.guard_server(socket)
         if self.address.startswith("ipc://"):
@@ -58,17 +62,18 @@ class Endpoint:
             raise OutputError(f"cannot listen at {self.address}: {error.strerror.lower()}") from error
         return socket
 
-    def connect(self, kind: int, *, only_when_connected: bool = False) -> zmq.Socket[bytes]:
+    def connect(self, kind: int, max_waiting: int = 1000, *, only_when_connected: bool = False) -> zmq.Socket[bytes]:
         """A socket that connects, now or as soon as there is somebody to connect to, and again whenever it breaks.
 
         Args:
             kind: Its type.
+            max_waiting: How many messages may wait in it, in either direction.
             only_when_connected: Nothing is kept to be sent later, while nobody is there.
 
         Raises:
             InputError: The address cannot be one.
         """
-        socket = self._socket(kind)
+        socket = self._socket(kind, max_waiting)
         if self.keys is not None:
             self.keys.guard_client(socket)
         socket.setsockopt(zmq.IMMEDIATE, only_when_connected)
@@ -79,9 +84,10 @@ class Endpoint:
             raise InputError(f"cannot connect to {self.address}: {error.strerror.lower()}") from error
         return socket
 
-    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+    def _socket(self, kind: int, max_waiting: int) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
         socket.linger = 0
+        socket.set_hwm(max_waiting)
         socket.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE_BYTES)
         socket.setsockopt(zmq.IPV6, 1)
         socket.setsockopt(zmq.RECONNECT_IVL, 50)

@@ -34,8 +34,7 @@ class ResultsPublisher:
     """
 
     def __init__(self, endpoint: Endpoint, masks: MaskEncoding = "rle") -> None:
-        self._socket = endpoint.bind(zmq.PUB)
-        self._socket.sndhwm = MAX_WAITING_MESSAGES
+        self._socket = endpoint.bind(zmq.PUB, MAX_WAITING_MESSAGES)
         self._masks: MaskEncoding = masks
         self._last: OrderedDict[str, int] = OrderedDict()
         self._epochs: dict[str, int] = {}

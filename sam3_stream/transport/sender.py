@@ -292,9 +292,8 @@ class SenderLink:
         self._answered_s = float("-inf")
         self._done = False
         self._stopped = False
-        socket = endpoint.bind(zmq.ROUTER)
+        socket = endpoint.bind(zmq.ROUTER, max_waiting=0)  # the window bounds what is under way, in bytes
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.sndhwm = 0  # the window bounds what is under way, in bytes
         self._thread = SocketThread(
             f"send-{name}", socket, self._on_message, self._on_turn, heartbeat_s / TURNS_A_HEARTBEAT
         )
