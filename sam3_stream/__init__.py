@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sam3_stream.build_live import LiveService, LiveStream
+    from sam3_stream.client import Client
     from sam3_stream.config.live import LiveJobConfig, LiveSourceConfig
     from sam3_stream.core.errors import Sam3StreamError
     from sam3_stream.core.masks_format import read_masks, run_header
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BoxPrompt": "core.prompts",
+    "Client": "client",
     "CutoutSink": "stages.sinks",
     "DavisSink": "stages.sinks",
     "Frame": "core.records",
@@ -67,6 +69,7 @@ _HOMES = {
 
 __all__ = [
     "BoxPrompt",
+    "Client",
     "CutoutSink",
     "DavisSink",
     "Frame",

@@ -21,6 +21,7 @@ from sam3_stream.config.loading import job_schema, load_config, parse_config
 from sam3_stream.config.models import JobConfig
 from sam3_stream.config.prompt_syntax import parse_box, parse_click, parse_mask
 from sam3_stream.core.errors import ConfigError, Sam3StreamError
+from sam3_stream.transport.keys import SECRET_NAME, make_keys
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -135,6 +136,19 @@ def check(configs: Annotated[list[Path], typer.Argument(metavar="CONFIG.yaml…"
             typer.echo(f"{path}: ok")
     if wrong:
         raise typer.Exit(ConfigError.exit_code)
+
+
+@app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the keys.")],
+    name: Annotated[str, typer.Option(help="What others call this machine or program.")] = "own",
+) -> None:
+    """Make a pair of CURVE keys, without which no address is open to other machines.
+
+    DIR/own.key_secret stays here. Whoever has DIR/trusted/NAME.key in their own trusted folder talks to us and only to
+    us; whoever's key lies in DIR/trusted may connect.
+    """
+    typer.echo(f"made {folder / SECRET_NAME}; give the others {make_keys(folder, name)}")
 
 
 @app.command()
