@@ -7,8 +7,8 @@ from fractions import Fraction
 
 STREAM_TIME_BASE = Fraction(1, 90_000)
 
-# A camera's clock may run this much faster or slower than ours before that counts as a jump.
-_DRIFT = 1e-3
+# How fast a lag is forgotten: a camera's clock that runs a little slow must not make it grow for ever.
+_FORGET_LAG = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,12 @@ class StreamClock:
     """Turns the time stamps of a camera into a time that starts at 0 and only goes forward.
 
     Within an epoch the distances are the camera's own, so that network jitter does not show. A stamp that falls back,
-    or runs ahead of what has passed here, by more than `tolerance_s` (a reset, a wrap, a jump of hours) begins a new
+    or leaps ahead of what has passed here, by more than `tolerance_s` (a reset, a wrap, a jump of hours) begins a new
     epoch, as a new connection does: stream time then goes on by what has passed here since the last picture. Stamps
     that fall back by less are nudged forward; missing ones are replaced by what has passed here.
 
-    Stamps may lag behind at will: after a stall the network hands over late what was sent in time.
+    Stamps may lag behind at will, and catch up in a burst: after a stall the network hands over late what was sent in
+    time, and a new connection begins with what was sent before.
 
     Args:
         tolerance_s: By how much a camera's stamps may disagree with the clock here, jitter included, in seconds.
@@ -44,7 +45,7 @@ class StreamClock:
         self._last_pts: int | None = None
         self._last_arrival_s = 0.0
         self._shift_s: Fraction | None = None
-        self._lead_s = 0.0
+        self._lag_s = 0.0
 
     def reconnected(self) -> None:
         """Say that what follows comes over another connection."""
@@ -76,15 +77,13 @@ class StreamClock:
             return by_arrival
         by_stamp = round((stamp_s + self._shift_s) / STREAM_TIME_BASE)
         advance_s = float((by_stamp - last_pts) * STREAM_TIME_BASE)
-        lead_s = self._lead_s + advance_s - elapsed_s
-        if advance_s < -self._tolerance_s or lead_s > self._tolerance_s:
+        if advance_s < -self._tolerance_s or advance_s - elapsed_s - self._lag_s > self._tolerance_s:
             self._begin_epoch()
             return by_arrival
-        allowed_drift_s = _DRIFT * elapsed_s
-        self._lead_s = max(0.0, lead_s - allowed_drift_s) if lead_s > 0 else min(0.0, lead_s + allowed_drift_s)
+        self._lag_s = max(0.0, self._lag_s + (1 - _FORGET_LAG) * elapsed_s - advance_s)
         return max(by_stamp, last_pts + 1)
 
     def _begin_epoch(self) -> None:
         self._epoch += 1
         self._shift_s = None
-        self._lead_s = 0.0
+        self._lag_s = 0.0

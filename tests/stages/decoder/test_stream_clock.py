@@ -92,6 +92,21 @@ def test_what_a_stalled_network_hands_over_late_keeps_the_cameras_time():
     assert times_s == pytest.approx([n / 25 for n in range(200)])
 
 
+def test_a_connection_that_begins_with_a_burst_of_what_was_sent_before_has_no_break():
+    stamps = [n * STEP for n in range(150)]
+    arrivals_s = [0.0 if n < 100 else (n - 100) / 25 for n in range(150)]  # four seconds at once
+    times_s, breaks = run(stamps, arrivals_s)
+    assert breaks == []
+    assert times_s == pytest.approx([n / 25 for n in range(150)])
+
+
+def test_a_network_that_stalls_and_then_leaves_pictures_out_has_no_break():
+    numbers = [*range(50), *range(100, 150)]
+    times_s, breaks = run([n * STEP for n in numbers], [n / 25 if n < 50 else 6.0 for n in numbers])
+    assert breaks == []
+    assert times_s == pytest.approx([n / 25 for n in numbers])
+
+
 def test_pictures_that_are_lost_leave_a_gap_of_their_length():
     numbers = [n for n in range(300) if not 100 <= n < 250]
     times_s, breaks = run([n * STEP for n in numbers], [n / 25 for n in numbers])
