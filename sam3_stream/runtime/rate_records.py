@@ -25,6 +25,7 @@ class Observation:
         resolution: (width, height) that the model saw; None unless tracked.
         detected: Whether the model looked for new objects; None while there is nothing to look for (no phrase).
         objects: Number of objects on the frame.
+        prompted: Whether the frame took a prompt: that costs extra, once, and teaches nothing about the frames to come.
         source_fps: The source's own rate, counted over a span; None while unknown.
     """
 
@@ -36,6 +37,7 @@ class Observation:
     resolution: Resolution | None = None
     detected: bool | None = None
     objects: int = 0
+    prompted: bool = False
     source_fps: float | None = None
 
 

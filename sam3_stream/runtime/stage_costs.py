@@ -140,7 +140,7 @@ class StageCosts:
         return self._known[key]
 
     def _observe_tracked(self, seen: Observation) -> float:
-        if seen.resolution not in self._resolutions:
+        if seen.prompted or seen.resolution not in self._resolutions:
             return 1.0
         work = Work(self._resolutions.index(seen.resolution), seen.objects, bool(seen.detected))
         first_at_resolution = seen.resolution != self._seen_resolution

@@ -240,6 +240,16 @@ def test_prompted_frame_is_always_tracked() -> None:
     assert {decision.action for decision in decisions} == {"track"}
 
 
+def test_slow_prompts_do_not_count_as_load() -> None:
+    stream = run(Script(), 5.0)
+    for number in range(6):
+        stream.controller.decide(5.0 + number, 5.0 + number, prompted=True)
+        seen = _observation(5.0 + number, 5.5 + number, True, RESOLUTIONS[0])
+        stream.controller.observe(replace(seen, prompted=True))
+    assert stream.controller.decide(11.0, 11.0).reason is None
+    assert str(stream.controller.setting) == FULL_QUALITY
+
+
 def test_every_change_says_why() -> None:
     stream = run(Script(load=steps((0.0, 1.0), (8.0, 4.0), (16.0, 1.0))), 24.0)
 
