@@ -91,7 +91,7 @@ class Endpoint:
         socket.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE_BYTES)
         socket.setsockopt(zmq.IPV6, 1)
         socket.setsockopt(zmq.RECONNECT_IVL, 50)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
         # A cut cable says nothing: without these a connection that is dead at one end lives on at the other.
         socket.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
         socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
