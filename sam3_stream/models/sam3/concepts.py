@@ -119,6 +119,8 @@ class Concepts:
         self._changed.discard(prompt_id)
         if not self.table.remove(prompt_id):
             return []
+        if not len(self.table):
+            self.looked = None
         return [entry for entry in self._objects if entry.prompt_id == prompt_id]
 
     def forget(self, slot: int) -> None:
@@ -135,7 +137,7 @@ class Concepts:
         for slot in step.settled:
             self._planner.lifecycle.pin(slot)
         looked_for = self._looked_for(step)
-        self.looked = bool(looked_for) if len(self.table) else None
+        self.looked = bool(looked_for)
         tracks = self._tracks(step, looked_for if step.again else list(self.table))
         if not looked_for:
             self._remember(step, tracks, Overlaps.of(tracks), None, Plan())

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 
 from sam3_stream.core.clock import Clock, SystemClock
-from sam3_stream.core.errors import ConfigError, PromptError, RunError
+from sam3_stream.core.errors import ConfigError, RunError
 from sam3_stream.core.pictures import ArrayPicture
 from sam3_stream.core.prompts import ExemplarPrompt, ObjectPrompt, Prompt, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame
+from sam3_stream.models.sam3.concept_options import ConceptOptions
 from sam3_stream.models.sam3.config import TrackerOptions, check_resolution
+from sam3_stream.models.sam3.detector import Detector
 from sam3_stream.models.sam3.engine import Engine
 from sam3_stream.models.sam3.holder import EngineHolder
 from sam3_stream.models.sam3.image_encoder import Sam3Features
@@ -26,7 +28,9 @@ from sam3_stream.models.sam3.network import TrackerNetwork
 from sam3_stream.models.sam3.oom import BatchLimit, free_cached_memory, logger
 from sam3_stream.models.sam3.precision import DtypeName, resolve_device, resolve_dtype
 from sam3_stream.models.sam3.preprocess import to_pixels
+from sam3_stream.models.sam3.prompt_bank import PromptBank, text_weights_hash
 from sam3_stream.models.sam3.session import Sam3Session
+from sam3_stream.models.sam3.text_encoder import VISUAL_PHRASE, TextEncoder, TextFeatures
 from sam3_stream.models.sam3.weights import Checkpoint, locate
 
 
@@ -41,6 +45,7 @@ def load_sam3(
     sha256: str | None = None,
     compile_trunk: bool = False,
     options: TrackerOptions | None = None,
+    concepts: ConceptOptions | None = None,
     max_objects: int | None = None,
     clock: Clock | None = None,
 ) -> Sam3Model:
@@ -57,6 +62,7 @@ def load_sam3(
         sha256: Expected SHA-256 of the weights.
         compile_trunk: Whether the trunk goes through `torch.compile`.
         options: Options of its sessions.
+        concepts: Options of phrases and exemplars.
         max_objects: Shorthand for the option of that name.
         clock: Time, for `idle_unload_s`.
 
@@ -76,6 +82,7 @@ def load_sam3(
         idle_unload_s=idle_unload_s,
         compile_trunk=compile_trunk,
         options=options,
+        concepts=concepts or ConceptOptions(),
         clock=clock or SystemClock(),
     )
     if warmup:
@@ -89,6 +96,7 @@ class Sam3Model:
     Attributes:
         checkpoint: Where the weights come from.
         options: Options of its sessions.
+        concept_options: Options of phrases and exemplars in them.
         device: Where it runs.
         dtype: Format of matrix products.
     """
@@ -103,10 +111,12 @@ class Sam3Model:
         idle_unload_s: float | None,
         compile_trunk: bool,
         options: TrackerOptions,
+        concepts: ConceptOptions,
         clock: Clock,
     ) -> None:
         self.checkpoint = checkpoint
         self.options = options
+        self.concept_options = concepts
         self.device = resolve_device(device)
         self.dtype = resolve_dtype(dtype, self.device)
         self._compile_trunk = compile_trunk
@@ -121,9 +131,13 @@ class Sam3Model:
         for side in self._resolutions:
             check_resolution(side, self._patch_size)
         self._resolution = self._resolutions[0]
+        self._largest = max(self._resolutions)
         self._pictures = BatchLimit("pictures")
         self._encoding = threading.Lock()
         self._holder = EngineHolder(self._load, clock, idle_unload_s)
+        self._text_encoder = TextEncoder(checkpoint, torch.float64 if self.dtype == torch.float64 else torch.float32)
+        self._prompt_bank: PromptBank | None = None
+        self._reading = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -144,29 +158,58 @@ class Sam3Model:
     def resolution(self, side: int) -> None:
         check_resolution(side, self._patch_size)
         self._resolution = side
+        self._largest = max(self._largest, side)
 
     def check_prompt(self, prompt: Prompt) -> None:
-        """See `VideoModel.check_prompt`."""
+        """See `VideoModel.check_prompt`.
+
+        A new phrase is encoded here, in the caller's thread, so that no frame waits for it.
+
+        Raises:
+            PromptError: A phrase that is too long.
+        """
         if isinstance(prompt, TextPrompt | ExemplarPrompt):
-            raise PromptError("the SAM 3 model takes clicks, boxes and masks for now, not phrases or exemplars")
+            self.phrases([prompt.text.strip() or VISUAL_PHRASE])
+
+    def phrases(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """Text features of phrases: from memory, from the prompt bank on disk, or from the text encoder.
+
+        Raises:
+            PromptError: A phrase is empty or too long.
+            ModelError: A new phrase needs the text encoder or tokenizer and the checkpoint lacks it.
+        """
+        with self._reading:
+            if self._prompt_bank is None:
+                weights_hash = text_weights_hash(self.checkpoint.folder)
+                self._prompt_bank = PromptBank(self._text_encoder, weights_hash, self.concept_options.prompt_bank)
+            return self._prompt_bank(texts)
+
+    def resolutions(self, width: int, height: int) -> tuple[tuple[int, int], ...]:  # noqa: ARG002 - always square
+        """See `VideoModel.resolutions`: the configured ones, or else five sixths, two thirds and half of the first."""
+        sides = self._resolutions
+        if len(sides) == 1:
+            sixths = (sides[0] * share // 6 for share in (6, 5, 4, 3))
+            sides = tuple(max(2, side // self._patch_size) * self._patch_size for side in sixths)
+        return tuple((side, side) for side in sorted(set(sides), reverse=True))
 
     @torch.inference_mode()
-    def encode(self, frames: Sequence[Frame]) -> list[EncodedFrame]:
+    def encode(self, frames: Sequence[Frame], resolution: tuple[int, int] | None = None) -> list[EncodedFrame]:
         """See `VideoModel.encode`.
 
         When the GPU's memory runs out, fewer pictures go into a batch; when not even one fits, the resolution is
-        lowered.
+        lowered, and none above it is used any more.
 
         Raises:
             RunError: Out of memory at the lowest resolution.
         """
         with self._encoding:
             while True:
+                side = self._resolution if resolution is None else min(resolution[0], self._largest)
                 try:
-                    return self._encode(frames, self._resolution)
+                    return self._encode(frames, side)
                 except torch.OutOfMemoryError as error:
                     free_cached_memory()
-                    self._lower_resolution(self._resolution, error)
+                    self._lower_resolution(side, error)
 
     @torch.inference_mode()
     def encode_smaller(self, encoded: EncodedFrame) -> EncodedFrame:
@@ -175,9 +218,9 @@ class Sam3Model:
         Raises:
             RunError: It was the lowest already.
         """
-        if self._resolution >= encoded.features.resolution:
+        if self._largest >= encoded.features.resolution:
             self._lower_resolution(encoded.features.resolution, None)
-        return self.encode([encoded.frame])[0]
+        return self.encode([encoded.frame], (self._largest, self._largest))[0]
 
     def _encode(self, frames: Sequence[Frame], resolution: int) -> list[EncodedFrame]:
         with self._holder.use() as engine:
@@ -201,9 +244,10 @@ class Sam3Model:
                 "or use a smaller dtype"
             ) from cause
         logger.warning("GPU memory ran out at %d px; going on at %d px", resolution, lower)
-        self._resolution = lower
+        self._largest = lower
+        self._resolution = min(self._resolution, lower)
 
-    def open_session(self, new_object_id: Callable[[], int]) -> Sam3Session:  # noqa: ARG002 - phrases will need it
+    def open_session(self, new_object_id: Callable[[], int]) -> Sam3Session:
         """See `VideoModel.open_session`. All memory of the session is set aside here."""
         config = self.checkpoint.config.tracker_config
         grid = self._resolution // self._patch_size
@@ -219,7 +263,7 @@ class Sam3Model:
             device=self.device,
             dtype=torch.float64 if self.dtype == torch.float64 else torch.float32,
         )
-        return Sam3Session(self, bank)
+        return Sam3Session(self, bank, new_object_id)
 
     def warm_up(self) -> None:
         """Read the weights and run a dummy step at every configured resolution, so that the first frame is not slow."""
@@ -248,7 +292,11 @@ class Sam3Model:
     def close(self) -> None:
         """See `VideoModel.close`."""
         self._holder.close()
+        self._text_encoder.unload()
 
     def _load(self) -> Engine:
         network = TrackerNetwork.load(self.checkpoint, self.device, self.dtype)
-        return Engine(network, compile_trunk=self._compile_trunk)
+        return Engine(network, self._load_detector, compile_trunk=self._compile_trunk)
+
+    def _load_detector(self) -> Detector:
+        return Detector.load(self.checkpoint, self.device, self.dtype)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from sam3_stream.core.errors import PromptError
-from sam3_stream.core.prompts import ObjectPrompt, SessionPrompt
-from sam3_stream.core.records import EncodedFrame, TrackedFrame, TrackedObject
+from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt, SessionPrompt
+from sam3_stream.core.records import EncodedFrame, MaskArray, TrackedFrame, TrackedObject
 from sam3_stream.models.protocols import SessionState
+from sam3_stream.models.sam3.concept_memory import ConceptMemory, select
+from sam3_stream.models.sam3.concept_table import Concept
+from sam3_stream.models.sam3.concepts import ConceptFrame, Concepts
+from sam3_stream.models.sam3.detect_interval import DetectInterval
+from sam3_stream.models.sam3.engine import Engine
 from sam3_stream.models.sam3.image_encoder import Sam3Features
 from sam3_stream.models.sam3.memory_bank import MemoryBank
-from sam3_stream.models.sam3.objects import ObjectTable
+from sam3_stream.models.sam3.objects import ObjectEntry, ObjectTable
 from sam3_stream.models.sam3.oom import BatchLimit, free_cached_memory
 from sam3_stream.models.sam3.positions import PositionTables
 from sam3_stream.models.sam3.postprocess import MaskPostprocessor
@@ -37,13 +41,16 @@ class Sam3Session:
     * Either way the frame conditions the object from then on (see `memory_bank`).
     * `step` with the frame that was stepped last only applies the prompts: neither the trunk nor memory attention runs,
       and objects without a prompt stay as they are. Clicks add to those given on that frame before.
+    * A concept (a phrase, exemplars) is looked for from the frame it comes with; see `Concepts`. What is said of an
+      object that a concept found corrects it, and only the user ends it from then on.
 
     Args:
         model: The model; its weights are borrowed for each step.
         bank: The stream's memory, empty.
+        new_object_id: Gives the next public id, for objects that concepts find.
     """
 
-    def __init__(self, model: Sam3Model, bank: MemoryBank) -> None:
+    def __init__(self, model: Sam3Model, bank: MemoryBank, new_object_id: Callable[[], int]) -> None:
         self._model = model
         self._options = model.options
         self._bank = bank
@@ -51,6 +58,29 @@ class Sam3Session:
         self._batches = BatchLimit("objects")
         self._postprocessor = MaskPostprocessor(model.options)
         self._current = CurrentFrame()
+        self._concepts = Concepts(
+            model.concept_options,
+            self._objects,
+            bank.capacity,
+            new_object_id,
+            model.phrases,
+            hole_area=model.options.hole_area,
+            sprinkle_area=model.options.sprinkle_area,
+        )
+
+    @property
+    def detect_interval(self) -> DetectInterval:
+        """How often the detector looks for the session's concepts; may be set at any time."""
+        return self._concepts.schedule.interval
+
+    @detect_interval.setter
+    def detect_interval(self, interval: DetectInterval) -> None:
+        self._concepts.schedule.interval = interval
+
+    @property
+    def looked(self) -> bool | None:
+        """Whether the detector looked at the frame that was stepped last; None while there is nothing to look for."""
+        return self._concepts.looked
 
     @property
     def nbytes(self) -> int:
@@ -60,33 +90,40 @@ class Sam3Session:
     @torch.inference_mode()
     def step(self, encoded: EncodedFrame, prompts: Sequence[SessionPrompt] = ()) -> TrackedFrame:
         """See `TrackingSession.step`."""
-        wanted = self._check(encoded, prompts)
+        wanted, concepts = self._check(encoded, prompts)
         earlier: list[int] = []
-        if not self._current.is_frame(encoded.frame):
+        again = self._current.is_frame(encoded.frame)
+        self._drop(self._concepts.accept(concepts))
+        if not again:
             self._bank.advance()
             self._current = CurrentFrame.of(encoded.frame)
             earlier = [entry.slot for entry in self._objects]
         wanted = [self._enter(prompt) for prompt in wanted]
+        before = self._concepts.state()
         while True:
             try:
-                self._track(encoded, earlier, wanted)
+                self._track(encoded, earlier, wanted, again=again)
                 break
             except torch.OutOfMemoryError:
                 free_cached_memory()
+                self._drop(self._concepts.undo(before))
                 encoded = self._model.encode_smaller(encoded)
         return self._result(encoded)
 
-    def _check(self, encoded: EncodedFrame, prompts: Sequence[SessionPrompt]) -> list[ObjectPrompt]:
-        """The prompts, one an object, all of them good; raises before anything has changed."""
+    def _check(
+        self, encoded: EncodedFrame, prompts: Sequence[SessionPrompt]
+    ) -> tuple[list[ObjectPrompt], list[Concept]]:
+        """The prompts, one an object, and the concepts, all of them good; raises before anything has changed."""
         merged: dict[int, ObjectPrompt] = {}
+        concepts = [prompt for prompt in prompts if isinstance(prompt, ConceptPrompt)]
         for prompt in prompts:
-            if not isinstance(prompt, ObjectPrompt):
-                raise PromptError(f"the SAM 3 tracker takes clicks, boxes and masks, got the phrase {prompt.text!r}")
+            if isinstance(prompt, ConceptPrompt):
+                continue
             is_new = prompt.object_id not in self._objects
             check_object_prompt(prompt, encoded.frame.width, encoded.frame.height, is_new=is_new)
             merged[prompt.object_id] = merge_clicks(merged.get(prompt.object_id), prompt)
         self._objects.check_room(sum(object_id not in self._objects for object_id in merged))
-        return list(merged.values())
+        return list(merged.values()), self._concepts.table.check(concepts, encoded.frame)
 
     def _enter(self, prompt: ObjectPrompt) -> ObjectPrompt:
         """Give a new object its slot; the prompt with what was clicked on this frame before, unless it starts anew."""
@@ -101,7 +138,9 @@ class Sam3Session:
             self._current.clicks[entry.object_id] = prompt
         return prompt
 
-    def _track(self, encoded: EncodedFrame, earlier: Sequence[int], prompts: Sequence[ObjectPrompt]) -> None:
+    def _track(
+        self, encoded: EncodedFrame, earlier: Sequence[int], prompts: Sequence[ObjectPrompt], *, again: bool
+    ) -> None:
         """Find every object on the frame and remember it; may be called again for the same frame."""
         features: Sam3Features = encoded.features
         with self._model.engine() as engine:
@@ -112,30 +151,58 @@ class Sam3Session:
             tracker = ObjectTracker(
                 engine.network, self._bank, self._batches, multimask_max_points=self._options.multimask_max_points
             )
-            _FrameStep(tracker, encoded, tables, self._objects, self._current).run(earlier, prompts)
+            step = _FrameStep(tracker, encoded, tables, self._objects, self._current)
+            found = step.run(earlier, prompts, self._concepts)
+            if len(self._concepts.table):
+                step.look(self._concepts, engine, found, prompts, again=again)
 
     def _result(self, encoded: EncodedFrame) -> TrackedFrame:
         frame = encoded.frame
-        entries = list(self._objects)
-        slots = torch.tensor([entry.slot for entry in entries], dtype=torch.int64, device=self._bank.scores_s.device)
-        masks = self._postprocessor.run(self._bank.logits_shw[slots], (frame.width, frame.height))
-        scores = self._bank.scores_s[slots].sigmoid().tolist()
+        entries = [entry for entry in self._objects if self._concepts.is_listed(entry)]
+        masks = self._masks(entries, frame.width, frame.height)
+        scores = self._bank.scores_s[self._index(entries)].sigmoid().tolist()
         objects = tuple(
             TrackedObject(entry.object_id, entry.prompt_id, entry.label, score, mask, present=bool(mask.any()))
             for entry, score, mask in zip(entries, scores, masks, strict=True)
         )
-        return TrackedFrame(frame, objects, "tracked", resolution=encoded.resolution)
+        retracted = self._concepts.shown([entry.slot for entry in entries], frame.sequence)
+        return TrackedFrame(frame, objects, "tracked", resolution=encoded.resolution, retracted=retracted)
+
+    def _masks(self, entries: Sequence[ObjectEntry], width: int, height: int) -> list[MaskArray]:
+        """Masks at display size. Objects of different concepts may overlap, others only if so configured."""
+        groups: dict[str | None, list[int]] = {}
+        for row, entry in enumerate(entries):
+            groups.setdefault(entry.prompt_id if entry.prompt_id in self._concepts.table else None, []).append(row)
+        masks: list[MaskArray] = [np.zeros((height, width), np.bool_) for _ in entries]
+        for rows in groups.values():
+            logits = self._bank.logits_shw[self._index([entries[row] for row in rows])]
+            for row, mask in zip(rows, self._postprocessor.run(logits, (width, height)), strict=True):
+                if not self._concepts.is_hidden(entries[row]):
+                    masks[row] = mask
+        return masks
+
+    def _index(self, entries: Sequence[ObjectEntry]) -> torch.Tensor:
+        return torch.tensor([entry.slot for entry in entries], dtype=torch.int64, device=self._bank.scores_s.device)
 
     def remove(self, object_id: int) -> None:
         """See `TrackingSession.remove`."""
-        entry = self._objects.remove(object_id)
-        if entry is not None:
+        if object_id in self._objects:
+            self._drop([self._objects[object_id]])
+
+    def remove_prompt(self, prompt_id: str) -> None:
+        """Stop looking for a phrase or exemplars, and forget the objects found. Unknown ids are ignored."""
+        self._drop(self._concepts.remove(prompt_id))
+
+    def _drop(self, entries: Iterable[ObjectEntry]) -> None:
+        for entry in entries:
+            self._objects.remove(entry.object_id)
             self._bank.clear(entry.slot)
             self._current.forget(entry.object_id, entry.slot)
+            self._concepts.forget(entry.slot)
 
     def snapshot(self) -> SessionState:
         """See `TrackingSession.snapshot`."""
-        return take_snapshot(self._bank, self._objects, self._current)
+        return {**take_snapshot(self._bank, self._objects, self._current), **self._concepts.snapshot()}
 
     @torch.inference_mode()
     def restore(self, state: SessionState) -> None:
@@ -145,6 +212,7 @@ class Sam3Session:
             ModelError: The snapshot is of another checkpoint, or of a session with more room.
         """
         self._current = read_snapshot(state, self._bank, self._objects)
+        self._concepts.restore(state, self._bank.scores_s.device)
 
     def close(self) -> None:
         """See `TrackingSession.close`."""
@@ -171,10 +239,16 @@ class _FrameStep:
         self._objects = objects
         self._current = current
 
-    def run(self, earlier: Sequence[int], prompts: Sequence[ObjectPrompt]) -> None:
-        """Find the objects in the slots `earlier` by memory, apply the prompts, and remember all that came out."""
+    def run(self, earlier: Sequence[int], prompts: Sequence[ObjectPrompt], concepts: Concepts) -> Tracked | None:
+        """Find the objects in the slots `earlier` by memory, apply the prompts, and remember all that came out.
+
+        Returns:
+            What was found of objects that concepts found and no prompt speaks of; it is for `look` to remember.
+        """
         restarted = {self._slot(prompt) for prompt in prompts if _restarts(prompt)}
-        self._remember_found([slot for slot in earlier if slot not in restarted], prompts)
+        mine = {entry.slot for entry in self._objects if entry.prompt_id in concepts.table}
+        mine -= {self._slot(prompt) for prompt in prompts}
+        left = self._remember_found([slot for slot in earlier if slot not in restarted], prompts, mine)
         masks = [prompt for prompt in prompts if prompt.mask is not None]
         others = [prompt for prompt in prompts if prompt.mask is None]
         for batch in (self._take_masks(masks), self._click(others)):
@@ -182,13 +256,48 @@ class _FrameStep:
                 self._keep(batch)
                 conditioning = np.ones(len(batch.slots), np.bool_)
                 self._tracker.memorize(self._features, self._tables, batch, conditioning, binarize=True)
+        return left
 
-    def _remember_found(self, slots: Sequence[int], prompts: Sequence[ObjectPrompt]) -> None:
+    def look(
+        self,
+        concepts: Concepts,
+        engine: Engine,
+        found: Tracked | None,
+        prompts: Sequence[ObjectPrompt],
+        *,
+        again: bool,
+    ) -> None:
+        """Let the concepts look at the frame, and remember their objects."""
+        entries = [self._objects[prompt.object_id] for prompt in prompts]
+        born = concepts.update(
+            ConceptFrame(
+                frame=self._frame,
+                features=self._features,
+                memory=ConceptMemory(self._tracker, self._features, self._tables),
+                detector=lambda: engine.detector,
+                found=found,
+                settled=tuple(entry.slot for entry in entries if entry.prompt_id in concepts.table),
+                again=again,
+            )
+        )
+        if born is not None:
+            self._keep(born)
+
+    def _remember_found(
+        self, slots: Sequence[int], prompts: Sequence[ObjectPrompt], left_out: set[int]
+    ) -> Tracked | None:
+        """Find objects and remember them, all but those `left_out`, which are returned."""
         found = self._tracker.propagate(self._features, self._tables, slots)
-        if found is not None:
-            self._keep(found)
-            conditioning = np.zeros(len(found.slots), np.bool_)
-            self._tracker.memorize(self._features, self._tables, found, conditioning, binarize=bool(prompts))
+        if found is None:
+            return None
+        self._keep(found)
+        rows = [row for row, slot in enumerate(found.slots) if slot not in left_out]
+        if rows:
+            kept = found if len(rows) == len(found.slots) else select(found, rows)
+            conditioning = np.zeros(len(rows), np.bool_)
+            self._tracker.memorize(self._features, self._tables, kept, conditioning, binarize=bool(prompts))
+        left = [row for row, slot in enumerate(found.slots) if slot in left_out]
+        return select(found, left) if left else None
 
     def _slot(self, prompt: ObjectPrompt) -> int:
         return self._objects[prompt.object_id].slot
