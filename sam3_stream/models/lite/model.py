@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 import cv2
 import numpy as np
 
-from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.prompts import ExemplarPrompt, Prompt, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame
 from sam3_stream.models.lite.backbone import TAP_CHANNELS, Backbone
 from sam3_stream.models.lite.features import FourierColour, LiteFeatures, encode_picture
-from sam3_stream.models.lite.prompts.first_mask import working_size
+from sam3_stream.models.lite.prompts.closer_look import working_size
 from sam3_stream.models.lite.session import LiteSession
+from sam3_stream.models.lite.vocabulary import check_concept
 from sam3_stream.models.protocols import FeatureArrays
 
 WORKING_AREA = 448 * 256
@@ -44,7 +45,9 @@ class LiteModel:
         return "lite"
 
     def check_prompt(self, prompt: Prompt) -> None:
-        """Raise `PromptError` when the model can never use the prompt."""
+        """Raise `PromptError` when the model can never use the prompt: a phrase outside ImageNet's vocabulary, …"""
+        if isinstance(prompt, TextPrompt | ExemplarPrompt):
+            check_concept(prompt.text, exemplars=isinstance(prompt, ExemplarPrompt))
 
     def encode(self, frames: Sequence[Frame], resolution_scale: float | None = None) -> list[EncodedFrame]:
         """Encode frames, one by one: a frame's features do not depend on the batch it came in.

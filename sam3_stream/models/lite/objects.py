@@ -43,18 +43,19 @@ class LiteObject:
 
     @classmethod
     def start(cls, object_id: int, prompt_id: str, label: str, view: FrameView, probability: FloatArray) -> LiteObject:
-        memory = RidgeMemory.empty()
-        memory.learn(view.rows, probability, rate=1)
+        memory = RidgeMemory.of(view.rows, probability)
         appearance = Appearance.of(view.levels, probability)
         return cls(object_id, prompt_id, label, memory, memory.solve(), appearance, probability)
 
     def correct(self, view: FrameView, probability: FloatArray) -> None:
         """Take over a mask that the user said or approved."""
-        self.learn(view, probability, CORRECTION_RATE)
+        self.memory.correct(view.rows, probability, CORRECTION_RATE)
+        self.classifier = self.memory.solve()
         self.appearance = Appearance.of(view.levels, probability)
         self.probability, self.present, self.score = probability, True, 1.0
 
     def learn(self, view: FrameView, probability: FloatArray, rate: float) -> None:
+        """Learn from a tracked mask."""
         self.memory.learn(view.rows, probability, rate)
         self.classifier = self.memory.solve()
 

@@ -8,21 +8,24 @@ import cv2
 import numpy as np
 
 from sam3_stream.core.errors import CapacityError, PromptError
-from sam3_stream.core.prompts import ObjectPrompt, SessionPrompt
+from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt, SessionPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, MaskArray, TrackedFrame, TrackedObject
 from sam3_stream.models.lite.backbone import Backbone, FloatArray
 from sam3_stream.models.lite.features import FourierColour, FrameView, LiteFeatures, Standardisation
 from sam3_stream.models.lite.objects import LiteObject
 from sam3_stream.models.lite.presence import IDENTITY_DOUBTFUL, is_scene_cut, mask_descriptor
+from sam3_stream.models.lite.prompts.concept import MOST_REGIONS, SCORE_THRESHOLD, Concept, find_concept
 from sam3_stream.models.lite.prompts.first_mask import Clicks, mask_from_box, mask_from_clicks
 from sam3_stream.models.lite.prompts.fit import log_odds
 from sam3_stream.models.lite.refine import apply_coefficients, upsample_mask
-from sam3_stream.models.lite.snapshot import pack_objects, unpack_objects
+from sam3_stream.models.lite.snapshot import pack_concepts, pack_objects, unpack_concepts, unpack_objects
 from sam3_stream.models.lite.tracking import compete, search_probability, tracked_log_odds
+from sam3_stream.models.lite.vocabulary import check_concept, classes_of
 from sam3_stream.models.protocols import SessionState
 
 LEARN_EVERY = 4
 LEARN_RATE = 0.08
+SEARCH_EVERY = 8
 
 
 class LiteSession:
@@ -43,6 +46,7 @@ class LiteSession:
         self._new_object_id = new_object_id
         self._capacity = capacity
         self._objects: dict[int, LiteObject] = {}
+        self._concepts: dict[str, Concept] = {}
         self._standardisation: Standardisation | None = None
         self._last_level: FloatArray | None = None
         self._steps = 0
@@ -52,7 +56,7 @@ class LiteSession:
         self._check(encoded.frame, prompts)
         features: LiteFeatures = encoded.features
         if not self._objects:
-            self._standardisation = Standardisation.of(features) if prompts else None
+            self._standardisation = Standardisation.of(features) if prompts or self._concepts else None
         if self._standardisation is None:
             return TrackedFrame(encoded.frame, resolution=encoded.resolution)
         view = FrameView.of(features, self._standardisation, self._colour)
@@ -60,17 +64,35 @@ class LiteSession:
         for prompt in prompts:
             if isinstance(prompt, ObjectPrompt):
                 masks[prompt.object_id] = self._apply(prompt, view, encoded.frame)
+            else:
+                self._look_for(prompt)
+        asked = {prompt.prompt_id for prompt in prompts}
+        for concept in self._concepts.values():
+            if concept.prompt_id in asked or self._steps % SEARCH_EVERY == 0:
+                masks |= self._search(concept, view, encoded.frame)
         self._last_level = view.levels[-1]
         self._steps += 1
         return TrackedFrame(encoded.frame, self._results(masks, encoded.frame), resolution=encoded.resolution)
 
+    def move(self, carried: TrackedFrame) -> None:
+        """Take the carried masks for where the objects were last; see `protocols.MovableMasks`."""
+        for moved in carried.present:
+            tracked = self._objects.get(moved.object_id)
+            if tracked is not None and tracked.present:
+                height, width = tracked.probability.shape
+                mask = cv2.resize(moved.mask.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
+                tracked.probability = np.asarray(mask, np.float32)
+
     def remove(self, object_id: int) -> None:
-        """Forget an object."""
-        self._objects.pop(object_id, None)
+        """Forget an object; with the last object of a phrase, the phrase."""
+        removed = self._objects.pop(object_id, None)
+        if removed is not None and not self._objects_of(removed.prompt_id):
+            self._concepts.pop(removed.prompt_id, None)  # nobody wants a phrase's last object back that was removed
 
     def snapshot(self) -> SessionState:
         """All state as plain arrays."""
         state: SessionState = {"steps": np.array(self._steps), **pack_objects(self._objects.values())}
+        state |= pack_concepts(self._concepts.values())
         if self._standardisation is not None:
             state["mean_c"] = self._standardisation.mean_c.copy()
             state["inverse_std_c"] = self._standardisation.inverse_std_c.copy()
@@ -82,6 +104,7 @@ class LiteSession:
         """Become the session that made this snapshot."""
         self._steps = int(state["steps"])
         self._objects = {tracked.object_id: tracked for tracked in unpack_objects(state)}
+        self._concepts = {concept.prompt_id: concept for concept in unpack_concepts(state)}
         self._standardisation = self._last_level = None
         if "mean_c" in state:
             mean_c, inverse_std_c = (np.array(state[name], np.float32) for name in ("mean_c", "inverse_std_c"))
@@ -92,13 +115,15 @@ class LiteSession:
     def close(self) -> None:
         """Forget everything."""
         self._objects.clear()
+        self._concepts.clear()
         self._standardisation = self._last_level = None
 
     def _check(self, frame: Frame, prompts: Sequence[SessionPrompt]) -> None:
         """Refuse what cannot be done before anything is changed."""
         new = set()
         for prompt in prompts:
-            if not isinstance(prompt, ObjectPrompt):
+            if isinstance(prompt, ConceptPrompt):
+                check_concept(prompt.text, exemplars=bool(prompt.exemplar_boxes_xyxy))
                 continue
             known = prompt.object_id in self._objects
             if not known:
@@ -122,10 +147,7 @@ class LiteSession:
         tracked = self._objects.get(prompt.object_id)
         current = tracked.probability if tracked is not None and tracked.present else None
         mask = self._mask_of(prompt, view, frame, current)
-        height, width = view.grid_shape
-        probability = np.asarray(
-            cv2.resize(mask.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA), np.float32
-        )
+        probability = _to_grid(mask, view)
         if tracked is None:
             self._objects[prompt.object_id] = LiteObject.start(
                 prompt.object_id, prompt.prompt_id, prompt.label, view, probability
@@ -133,6 +155,41 @@ class LiteSession:
         else:
             tracked.correct(view, probability)
         return mask
+
+    def _look_for(self, prompt: ConceptPrompt) -> None:
+        """Start to look for a phrase; it replaces the one of the same prompt."""
+        for object_id in self._objects_of(prompt.prompt_id):
+            self.remove(object_id)
+        threshold = SCORE_THRESHOLD if prompt.score_threshold is None else prompt.score_threshold
+        self._concepts[prompt.prompt_id] = Concept(
+            prompt.prompt_id,
+            prompt.text,
+            prompt.label,
+            classes_of(prompt.text),
+            threshold,
+            prompt.max_objects or MOST_REGIONS,
+        )
+
+    def _search(self, concept: Concept, view: FrameView, frame: Frame) -> dict[int, MaskArray]:
+        """Start an object for everything that a phrase names and that is not tracked yet; returns their masks."""
+        room = min(concept.max_objects - len(self._objects_of(concept.prompt_id)), self._capacity - len(self._objects))
+        if room <= 0:
+            return {}
+        taken = np.zeros(view.grid_shape, np.bool_)
+        for tracked in self._objects.values():
+            taken |= tracked.probability > 0.5
+        masks = {}
+        for finding in find_concept(concept, self._backbone, self._colour, view, frame.picture, taken)[:room]:
+            object_id = self._new_object_id()
+            probability = _to_grid(finding.mask, view)
+            tracked = LiteObject.start(object_id, concept.prompt_id, concept.label, view, probability)
+            tracked.score = finding.score
+            self._objects[object_id] = tracked
+            masks[object_id] = finding.mask
+        return masks
+
+    def _objects_of(self, prompt_id: str) -> list[int]:
+        return [tracked.object_id for tracked in self._objects.values() if tracked.prompt_id == prompt_id]
 
     def _mask_of(self, prompt: ObjectPrompt, view: FrameView, frame: Frame, current: FloatArray | None) -> MaskArray:
         clicks = Clicks(prompt.points_n2, prompt.positive_n)
@@ -200,6 +257,12 @@ class LiteSession:
                 TrackedObject(object_id, tracked.prompt_id, tracked.label, tracked.score, mask, tracked.present)
             )
         return tuple(results)
+
+
+def _to_grid(mask: MaskArray, view: FrameView) -> FloatArray:
+    """How much of every cell a mask at the displayed size covers: float32 (h, w), 0 to 1."""
+    size = view.grid_shape[::-1]
+    return np.asarray(cv2.resize(mask.astype(np.float32), size, interpolation=cv2.INTER_AREA), np.float32)
 
 
 def _exclusive_masks(fine: dict[int, FloatArray], frame: Frame) -> dict[int, MaskArray]:

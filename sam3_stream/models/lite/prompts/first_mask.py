@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sam3_stream.core.records import MaskArray, Picture
-from sam3_stream.models.lite.backbone import INPUT_MULTIPLE, Backbone, FloatArray
-from sam3_stream.models.lite.features import FourierColour, FrameView, Standardisation, encode_picture
+from sam3_stream.models.lite.backbone import Backbone, FloatArray
+from sam3_stream.models.lite.features import FourierColour, FrameView
+from sam3_stream.models.lite.prompts.closer_look import Box, CloserLook, resize_mask
 from sam3_stream.models.lite.prompts.fit import fit_rounds, grabcut, log_odds, sigmoid
 from sam3_stream.models.lite.prompts.geodesic import edge_cost, geodesic_distance
 
-CROP_MARGIN = 0.35
-CROP_AREA = 320 * 320
 BOX_LAMBDA = 1.0
 BOX_CLASSES = 5
 ELLIPSE_RADIUS, ELLIPSE_SLOPE = 0.75, 4.0
@@ -27,8 +26,6 @@ DISTANCE_GAIN, DISTANCE_CENTRE = 3.3, 0.35
 NEGATIVE_GAIN = 3.0
 LAB_SCALE = 25.0
 EDGE_BASE = 0.02
-
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,32 +64,24 @@ def mask_from_box(backbone: Backbone, colour: FourierColour, picture: Picture, b
     Returns:
         bool (height, width) at the picture's size.
     """
-    left, top, right, bottom = _crop_around(box, picture)
-    crop_rgb = picture.to_ndarray("rgb24")[top:bottom, left:right]
-    crop_height, crop_width = crop_rgb.shape[:2]
-    width, height = working_size(crop_width, crop_height, CROP_AREA)
-    shrinks = width < crop_width
-    closer = cv2.resize(crop_rgb, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
-    closer_rgb = np.asarray(closer, np.uint8)
-    features = encode_picture(backbone, closer_rgb, closer_rgb)
-    view = FrameView.of(features, Standardisation.of(features), colour)
-
+    look = CloserLook(backbone, colour, picture, box)
+    view = look.view
+    crop_width, crop_height = look.crop_size
+    left, top = look.offset
     grid_height, grid_width = view.grid_shape
     to_grid = grid_width / crop_width, grid_height / crop_height
     grid_box = tuple((box[i] - (left, top)[i % 2]) * to_grid[i % 2] for i in range(4))
     inside, ellipse = _ellipse(grid_box, view.grid_shape)
-    log_prior = ellipse + _class_activation(backbone, view, inside)
+    log_prior = ellipse + _class_activation(look.class_logits(), view, inside)
     prior = np.where(inside, sigmoid(log_prior), np.float32(0))
     grid_clicks = clicks.moved((left, top), to_grid)
     yes = grid_clicks.disks(view.grid_shape, positive=True, radius=CLICK_RADIUS)
     no = grid_clicks.disks(view.grid_shape, positive=False, radius=CLICK_RADIUS) | ~inside
     probability = fit_rounds(view, prior, BOX_LAMBDA, lambda p: _clamp(p, yes, no))
 
-    size = width, height
-    cut = grabcut(closer_rgb, _smoothly(probability, size), _blockily(yes, size), _blockily(no, size))
-    mask = np.zeros((picture.height, picture.width), np.bool_)
-    mask[top:bottom, left:right] = resize_mask(cut, (crop_width, crop_height))
-    return mask
+    size = look.size
+    cut = grabcut(look.rgb, _smoothly(probability, size), _blockily(yes, size), _blockily(no, size))
+    return look.place(cut)
 
 
 def mask_from_clicks(view: FrameView, picture: Picture, clicks: Clicks, current: FloatArray | None = None) -> MaskArray:
@@ -120,20 +109,6 @@ def mask_from_clicks(view: FrameView, picture: Picture, clicks: Clicks, current:
     cut = grabcut(rgb, _smoothly(probability, size), yes_pixels, no_pixels)
     anchors = yes_pixels if current is None else yes_pixels | (_smoothly(current, size) > 0.5)
     return resize_mask(_components_under(cut, anchors), (picture.width, picture.height))
-
-
-def working_size(width: int, height: int, area: float) -> tuple[int, int]:
-    """(width, height) of about this area with the picture's aspect, both multiples of 32 and at least 64."""
-    scale = (area / (width * height)) ** 0.5
-    sides = (max(2, round(side * scale / INPUT_MULTIPLE)) * INPUT_MULTIPLE for side in (width, height))
-    return next(sides), next(sides)
-
-
-def resize_mask(mask: MaskArray, size: tuple[int, int]) -> MaskArray:
-    """A bool mask at another (width, height)."""
-    if (mask.shape[1], mask.shape[0]) == size:
-        return mask
-    return np.asarray(cv2.resize(mask.astype(np.float32), size)) > 0.5
 
 
 def _click_prior(
@@ -174,11 +149,9 @@ def _similarity(view: FrameView, where: npt.NDArray[np.bool_]) -> FloatArray:
     return total / np.float32(2)
 
 
-def _class_activation(backbone: Backbone, view: FrameView, inside: npt.NDArray[np.bool_]) -> FloatArray:
+def _class_activation(logits: FloatArray, view: FrameView, inside: npt.NDArray[np.bool_]) -> FloatArray:
     """Where the classes show that fit best what is inside: float32 (h, w) of mean 0 and deviation 1."""
     height, width = view.grid_shape
-    last_tap = np.ascontiguousarray(view.features.levels_hwc[-1].transpose(2, 0, 1))[None]
-    logits = backbone.class_logits(last_tap)[0]
     size = logits.shape[2], logits.shape[1]
     weight = cv2.resize(inside.astype(np.float32), size, interpolation=cv2.INTER_AREA)
     means = np.einsum("chw,hw->c", logits, weight)
@@ -196,14 +169,6 @@ def _ellipse(box: tuple[float, ...], shape: tuple[int, int]) -> tuple[npt.NDArra
         inside[min(int((y0 + y1) / 2), shape[0] - 1), min(int((x0 + x1) / 2), shape[1] - 1)] = True
     radius = np.hypot((2 * xs - x0 - x1) / (x1 - x0), (2 * ys - y0 - y1) / (y1 - y0))
     return inside, np.asarray(ELLIPSE_SLOPE * (ELLIPSE_RADIUS - radius), np.float32)
-
-
-def _crop_around(box: Box, picture: Picture) -> tuple[int, int, int, int]:
-    x0, y0, x1, y1 = box
-    margin_x, margin_y = CROP_MARGIN * (x1 - x0), CROP_MARGIN * (y1 - y0)
-    left, top = max(int(x0 - margin_x), 0), max(int(y0 - margin_y), 0)
-    right, bottom = int(np.ceil(x1 + margin_x)), int(np.ceil(y1 + margin_y))
-    return left, top, min(right, picture.width), min(bottom, picture.height)
 
 
 def _clamp(probability: FloatArray, yes: npt.NDArray[np.bool_], no: npt.NDArray[np.bool_]) -> FloatArray:

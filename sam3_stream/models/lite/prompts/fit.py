@@ -48,8 +48,7 @@ def fit_rounds(
     probability = constrain(prior)
     guide = view.features.grid_rgb
     for _ in range(ROUNDS):
-        memory = RidgeMemory.empty()
-        memory.learn(view.rows, probability, rate=1)
+        memory = RidgeMemory.of(view.rows, probability)
         score = (view.rows @ memory.solve(ridge_lambda)).reshape(prior.shape)
         probability = constrain(sigmoid(SLOPE * score + log_odds(prior, PRIOR_FLOOR)))
         probability = apply_coefficients(view.edges.coefficients(probability), guide)
