@@ -43,7 +43,7 @@ def test_every_stream_comes_back_from_a_storm_with_its_ids(tmp_path, events, dur
 
 
 @pytest.mark.parametrize(
-    "reconnects", [15, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(900)])], ids=str
+    "reconnects", [15, pytest.param(201, marks=[pytest.mark.long, pytest.mark.timeout(900)])], ids=str
 )
 def test_reconnecting_leaks_no_thread_no_socket_and_no_memory(reconnects):
     with RtspServer([Mount(gop=5)]) as server, FaultProxy(server.port) as proxy:
@@ -61,10 +61,10 @@ def test_reconnecting_leaks_no_thread_no_socket_and_no_memory(reconnects):
                 gc.collect()
                 return Resources.now()
 
-            early = reconnect(reconnects // 3)
-            late = reconnect(reconnects - reconnects // 3)
-    assert late.threads == early.threads
-    assert late.descriptors == early.descriptors
-    assert late.rss_mb - early.rss_mb < max(4.0, 0.05 * reconnects), "memory grows with each connection"
+            # What malloc keeps for new threads grows at first, and then no more.
+            early, middle, late = (reconnect(reconnects // 3) for _ in range(3))
+    assert late.threads == middle.threads == early.threads
+    assert late.descriptors == middle.descriptors == early.descriptors
+    assert late.rss_mb - middle.rss_mb < 5.0, f"memory grows with each connection: {early}, {middle}, {late}"
     times_s = [each.time_s for each in watching.seen]
     assert all(later > earlier for earlier, later in itertools.pairwise(times_s))

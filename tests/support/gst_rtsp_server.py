@@ -60,6 +60,11 @@ class Pictures:
 
 def play_factory(mount):
     """A mount that plays a live picture of its own, shared by all clients."""
+    if mount["file"]:
+        factory = GstRtspServer.RTSPMediaFactory()
+        factory.set_launch(f"( filesrc location={mount['file']} ! qtdemux ! h264parse ! rtph264pay name=pay0 pt=96 )")
+        factory.set_shared(True)
+        return factory
     width, height, fps = mount["width"], mount["height"], mount["fps"]
     caps = f"video/x-raw,format=I420,width={width},height={height},framerate={fps}/1"
     factory = GstRtspServer.RTSPMediaFactory()

@@ -34,6 +34,7 @@ class Mount:
         gop: Frames from one key frame to the next.
         kbps: Bit rate.
         record: Take a stream (RECORD) instead of playing one.
+        file: Play this MP4 with H.264 in it, without its clock, instead of drawing pictures.
     """
 
     path: str = "/cam0"
@@ -44,6 +45,7 @@ class Mount:
     gop: int = 25
     kbps: int = 500
     record: bool = False
+    file: str | None = None
 
 
 def skip_without_gstreamer() -> None:

@@ -123,11 +123,12 @@ class Connection:
         stream = choose_video_stream(container, display_address(self._config))
         stream.thread_type = "SLICE"  # frame threading holds pictures back
         undecodable = 0
+        time_base = stream.time_base or Fraction(1, 90_000)
         for packet in container.demux(stream):
             if self.pictures.cancelled:
                 return
             self.last_packet_s = self._clock.monotonic_s()
-            self._note_capture_time(packet)
+            self._note_capture_time(packet, time_base)
             try:
                 images = packet.decode()
             except av.FFmpegError:
@@ -141,31 +142,31 @@ class Connection:
                 continue
             for image in images:
                 undecodable = 0
-                self._pass_on(image, stream)
+                self._pass_on(image, time_base)
 
-    def _pass_on(self, image: av.VideoFrame, stream: VideoStream) -> None:
+    def _pass_on(self, image: av.VideoFrame, time_base: Fraction) -> None:
         now_s = self._clock.monotonic_s()
-        time = self._stream_clock(image.pts, image.time_base or stream.time_base or Fraction(1, 90_000), now_s)
+        time = self._stream_clock(image.pts, time_base, now_s)
         number = self._tally.decoded
         self._tally.decoded += 1
         self._tally.corrupt += image.is_corrupt
         self._tally.rate.count(now_s)
         self.last_picture_s = now_s
         if self._gate.admits(key_frame=bool(image.key_frame), corrupt=image.is_corrupt, now_s=now_s):
-            self.pictures.put(LivePicture(image, number, time, self._capture_time_s(image)))
+            self.pictures.put(LivePicture(image, number, time, self._capture_time_s(image, time_base)))
         else:
             self._tally.no_key_frame += 1
 
-    def _note_capture_time(self, packet: av.Packet[VideoStream]) -> None:
+    def _note_capture_time(self, packet: av.Packet[VideoStream], time_base: Fraction) -> None:
         """Take the distance between the stream's stamps and the camera's wall time, from an RTCP sender report."""
-        if packet.pts is None or packet.time_base is None or not packet.has_sidedata("prft"):
+        if packet.pts is None or not packet.has_sidedata("prft"):
             return
         wall_us = int.from_bytes(bytes(packet.get_sidedata("prft"))[:8], sys.byteorder, signed=True)
-        self._capture_offset_s = wall_us / 1e6 - float(packet.pts * packet.time_base)
+        self._capture_offset_s = wall_us / 1e6 - packet.pts * time_base.numerator / time_base.denominator
 
-    def _capture_time_s(self, image: av.VideoFrame) -> float:
+    def _capture_time_s(self, image: av.VideoFrame, time_base: Fraction) -> float:
         arrival_s = self._clock.wall_s()
-        if self._capture_offset_s is None or image.pts is None or image.time_base is None:
+        if self._capture_offset_s is None or image.pts is None:
             return arrival_s
-        capture_s = self._capture_offset_s + float(image.pts * image.time_base)
+        capture_s = self._capture_offset_s + image.pts * time_base.numerator / time_base.denominator
         return capture_s if abs(arrival_s - capture_s) <= _PLAUSIBLE_S else arrival_s

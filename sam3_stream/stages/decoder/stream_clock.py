@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-STREAM_TIME_BASE = Fraction(1, 90_000)
+_TICKS_PER_S = 90_000
+STREAM_TIME_BASE = Fraction(1, _TICKS_PER_S)
 
 # How fast a lag is forgotten: a camera's clock that runs a little slow must not make it grow for ever.
 _FORGET_LAG = 1e-3
@@ -44,7 +45,7 @@ class StreamClock:
         self._epoch = 0
         self._last_pts: int | None = None
         self._last_arrival_s = 0.0
-        self._shift_s: Fraction | None = None
+        self._shift: int | None = None
         self._lag_s = 0.0
 
     def reconnected(self) -> None:
@@ -60,23 +61,24 @@ class StreamClock:
             time_base: Seconds per unit of `pts`.
             arrival_s: When it arrived, on a monotonic clock.
         """
-        stamp_s = None if pts is None else pts * time_base
+        # Whole ticks: fractions would cost more than all the rest.
+        stamp = None if pts is None else pts * time_base.numerator * _TICKS_PER_S // time_base.denominator
         if self._last_pts is None:
             self._last_pts = 0
         else:
             elapsed_s = max(0.0, arrival_s - self._last_arrival_s)
-            self._last_pts = self._next(stamp_s, elapsed_s, self._last_pts)
-        if stamp_s is not None and self._shift_s is None:
-            self._shift_s = self._last_pts * STREAM_TIME_BASE - stamp_s
+            self._last_pts = self._next(stamp, elapsed_s, self._last_pts)
+        if stamp is not None and self._shift is None:
+            self._shift = self._last_pts - stamp
         self._last_arrival_s = arrival_s
         return StreamTime(self._last_pts, self._epoch)
 
-    def _next(self, stamp_s: Fraction | None, elapsed_s: float, last_pts: int) -> int:
-        by_arrival = last_pts + max(1, round(elapsed_s / STREAM_TIME_BASE))
-        if stamp_s is None or self._shift_s is None:
+    def _next(self, stamp: int | None, elapsed_s: float, last_pts: int) -> int:
+        by_arrival = last_pts + max(1, round(elapsed_s * _TICKS_PER_S))
+        if stamp is None or self._shift is None:
             return by_arrival
-        by_stamp = round((stamp_s + self._shift_s) / STREAM_TIME_BASE)
-        advance_s = float((by_stamp - last_pts) * STREAM_TIME_BASE)
+        by_stamp = stamp + self._shift
+        advance_s = (by_stamp - last_pts) / _TICKS_PER_S
         if advance_s < -self._tolerance_s or advance_s - elapsed_s - self._lag_s > self._tolerance_s:
             self._begin_epoch()
             return by_arrival
@@ -85,5 +87,5 @@ class StreamClock:
 
     def _begin_epoch(self) -> None:
         self._epoch += 1
-        self._shift_s = None
+        self._shift = None
         self._lag_s = 0.0
