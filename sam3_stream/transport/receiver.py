@@ -39,6 +39,7 @@ from sam3_stream.transport.socket_thread import SocketThread
 from sam3_stream.transport.wire_format import FrameHeader, Header, MalformedMessageError, TrackedHeader, pack, unpack
 
 _MAX_ASKED_AGAIN = 3
+_ACKNOWLEDGEMENTS_A_WINDOW = 4
 
 
 @dataclass
@@ -90,7 +91,8 @@ class SocketReceiver:
         self._link = link
         self._keep_sender = keep_sender
         self._changed = link.changed
-        self._items: deque[Record] = deque()
+        self._items: deque[tuple[Record, int]] = deque()
+        self.freed_bytes = 0
         self._ended = False
         self._error: BaseException | None = None
         self._cancelled = False
@@ -138,7 +140,8 @@ class SocketReceiver:
                 if not self._changed.wait(timeout_s):
                     raise TimeoutError(f"nothing came over edge {self._link.name!r} within {timeout_s} s")
             record = self._take()
-        self._link.wake()
+        if self._link.wants_to_acknowledge(self):
+            self._link.wake()
         return record
 
     def take_waiting(self, limit: int) -> list[Record]:
@@ -181,7 +184,8 @@ class SocketReceiver:
             yield record
 
     def _take(self) -> Record:
-        record = self._items.popleft()
+        record, size = self._items.popleft()
+        self.freed_bytes += size
         if self.policy == "block":
             self.consumed = number_of(record) + 1
         return record
@@ -193,7 +197,7 @@ class SocketReceiver:
         self.info, self.header, self.live = info, header, live
         self._changed.notify_all()
 
-    def accept(self, record: Record, counters: ReceiverCounters) -> bool:
+    def accept(self, record: Record, size: int, counters: ReceiverCounters) -> bool:
         """Keep a record; False when one before it is missing and must be asked for."""
         number = number_of(record)
         if number < self.next_number:
@@ -214,7 +218,7 @@ class SocketReceiver:
             while len(self._items) >= self.capacity:
                 self._items.popleft()
                 self.dropped += 1
-        self._items.append(record)
+        self._items.append((record, size))
         self._changed.notify_all()
         return True
 
@@ -320,7 +324,7 @@ class ReceiverLink:
         try:
             topic, header, buffers = unpack([frame.buffer for frame in frames], SIGNAL_DECODER)
             if isinstance(header, FrameHeader | TrackedHeader):
-                self._heed_record(self._codec.unpack(topic, header, buffers))
+                self._heed_record(self._codec.unpack(topic, header, buffers), sum(buffer.nbytes for buffer in buffers))
             else:
                 with self.changed:
                     self._heed_signal(header)
@@ -330,13 +334,13 @@ class ReceiverLink:
         self._heard_s = self._clock.monotonic_s()
         self._connected = True
 
-    def _heed_record(self, record: Record) -> None:
+    def _heed_record(self, record: Record, size: int) -> None:
         record = self._in_our_time(record)
         with self.changed:
             session = self._session
             if session is None or session.info is None:
                 return  # of a session before this one
-            if not session.accept(record, self.counters):
+            if not session.accept(record, size, self.counters):
                 self._ask_again(session)
 
     def _heed_signal(self, header: Header) -> None:
@@ -391,9 +395,10 @@ class ReceiverLink:
                 return
             state = (self._session_number, session.next_number, session.consumed, session.state)
             due = now_s - self._said_s >= self._heartbeat_s / TURNS_A_HEARTBEAT
-            if not due and not self._is_news(state):
+            if not due and not self._is_news(session, state):
                 return
             self._said, self._said_s = state, now_s
+            session.freed_bytes = 0
             want = Want(
                 receiver=self._id,
                 session=self._session_number,
@@ -409,9 +414,18 @@ class ReceiverLink:
         except zmq.Again:
             self._said = None  # nobody is there; it is said again when the time comes
 
-    def _is_news(self, state: tuple[Any, ...]) -> bool:
-        """Whether the sender must be told: another session or state, or bytes that are free again."""
-        return self._said is None or (state[0], state[2], state[3]) != (self._said[0], self._said[2], self._said[3])
+    def wants_to_acknowledge(self, session: SocketReceiver) -> bool:
+        """Whether so much of the window is free again that the sender should hear of it."""
+        said = 0 if self._said is None else self._said[2]
+        window_bytes, window_messages = self._window
+        much = session.freed_bytes * _ACKNOWLEDGEMENTS_A_WINDOW >= window_bytes
+        return much or (session.consumed - said) * _ACKNOWLEDGEMENTS_A_WINDOW >= window_messages or not session
+
+    def _is_news(self, session: SocketReceiver, state: tuple[Any, ...]) -> bool:
+        """Whether the sender must be told now: of another session or state, or of room in the window."""
+        if self._said is None or (state[0], state[3]) != (self._said[0], self._said[3]):
+            return True
+        return state[2] != self._said[2] and self.wants_to_acknowledge(session)
 
 
 def with_frame(record: Record, frame: Frame) -> Record:

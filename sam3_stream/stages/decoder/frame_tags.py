@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from fractions import Fraction
 from functools import cache
 
@@ -10,6 +11,7 @@ import numpy as np
 
 CHROMA_LOCATIONS = ("center", "left", "topleft", "top", "bottomleft", "bottom")
 _SIDE = 16
+_per_thread = threading.local()
 
 
 class ChromaLocations:
@@ -30,6 +32,14 @@ class FrameTagger:
 
     def __init__(self) -> None:
         self._graph: tuple[object, av.filter.Graph] | None = None
+
+    @classmethod
+    def of_this_thread(cls) -> FrameTagger:
+        """This thread's own: one must not be used by two threads at once."""
+        if not hasattr(_per_thread, "tagger"):
+            _per_thread.tagger = cls()
+        tagger: FrameTagger = _per_thread.tagger
+        return tagger
 
     def tag(self, frame: av.VideoFrame, chroma_location: str, interlaced: bool) -> av.VideoFrame:
         """The frame with these tags; its pixels are shared, not copied.

@@ -35,9 +35,12 @@ class VideoPicture:
 
     def __init__(self, frame: av.VideoFrame, orientation: Orientation) -> None:
         self._frame = frame
+        self._prepare(orientation, (frame.width, frame.height))
+
+    def _prepare(self, orientation: Orientation, coded_size: tuple[int, int]) -> None:
         self._orientation = orientation
         self._lock = threading.Lock()
-        self.width, self.height = orientation.size((frame.width, frame.height))
+        self.width, self.height = orientation.size(coded_size)
 
     @property
     def decoded(self) -> av.VideoFrame:
@@ -59,13 +62,14 @@ class VideoPicture:
         Returns:
             uint8 array of shape (height, width, 3).
         """
-        has_alpha = _has_alpha(self._frame)
+        frame = self.decoded
+        has_alpha = _has_alpha(frame)
         coded_size = self._orientation.size(size or (self.width, self.height))
         converted = self._convert(coded_size, _WITH_ALPHA[pixel_format] if has_alpha else pixel_format)
         image = np.asarray(converted.to_ndarray(), dtype=np.uint8)
         if has_alpha:
             image = _on_white(image)
-        elif converted is self._frame:  # there was nothing to convert, and these are the decoder's own pixels
+        elif converted is frame:  # there was nothing to convert, and these are the decoder's own pixels
             image = image.copy()
         return np.ascontiguousarray(self._orientation.apply(image))
 
@@ -76,7 +80,7 @@ class VideoPicture:
             The frame and FFmpeg's number for its matrix; None unless it is yuv420p in limited range with the matrix of
             BT.601 or BT.709, and displayed as it is coded.
         """
-        frame = self._frame
+        frame = self.decoded
         if frame.format.name != "yuv420p" or self._orientation != Orientation():
             return None
         with self._lock:
@@ -88,7 +92,7 @@ class VideoPicture:
         return frame, matrix
 
     def _convert(self, coded_size: tuple[int, int], pixel_format: str) -> av.VideoFrame:
-        frame = self._frame
+        frame = self.decoded
         # PyAV sets the source frame's colour tags for the time of the conversion: one thread a frame at a time.
         with self._lock:
             matrix = None
