@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from fractions import Fraction
@@ -29,24 +28,43 @@ PHRASES = ("dog", "red cat", "狗", "a person on a bicycle", "blue", "🐕", "tr
 
 @torch.no_grad()
 def calibrate_detector(model: Sam3VideoModel, *, score_std: float = 2.0, mask_std: float = 4.0) -> None:
-    """Scale the detector's heads until scores have both signs and spread, and mask logits spread by `mask_std`."""
+    """Centre and scale the detector's heads, so that some queries score and masks cover a part of the picture.
+
+    Score logits spread by `score_std` and mask logits by `mask_std`, both about half of that below zero.
+    """
     detector = model.detector_model
-    scores, masks = [], []
+    scoring, embedder = detector.dot_product_scoring, detector.mask_decoder.mask_embedder
+    scores, masks, texts, embeddings = [], [], [], []
+    hooks = [
+        scoring.text_proj.register_forward_hook(lambda module, args, output: texts.append(output[0])),
+        embedder.register_forward_hook(lambda module, args, output: embeddings.append(output[0])),
+    ]
     for number in range(0, 40, 8):
         vision = vision_of(model, number)
         for phrase in PHRASES[:3]:
             out = detector(vision_embeds=vision, **reference_text(model, phrase))
             scores.append(out.pred_logits.flatten())
-            masks.append(out.pred_masks.std(dim=(2, 3)).flatten())
-    for parameter in detector.dot_product_scoring.query_proj.parameters():
-        parameter *= score_std / float(torch.cat(scores).std())
-    for parameter in detector.mask_decoder.mask_embedder.layers[2].parameters():
-        parameter *= mask_std / float(torch.cat(masks).mean())
-    detector.detr_decoder.presence_head.layer3.bias.fill_(4.0)
+            masks.append(out.pred_masks)
+    for hook in hooks:
+        hook.remove()
+    gain = score_std / float(torch.cat(scores).std())
+    text = torch.stack(texts).mean(dim=0)
+    for parameter in scoring.query_proj.parameters():
+        parameter *= gain
+    scoring.query_proj.bias -= (gain * torch.cat(scores).mean() + score_std / 2) * text / (text @ text * scoring.scale)
+    gain = mask_std / float(torch.cat(masks).std(dim=(2, 3)).mean())
+    embedding = gain * torch.cat(embeddings).mean(dim=0)
+    for parameter in embedder.layers[2].parameters():
+        parameter *= gain
+    bias = detector.mask_decoder.instance_projection.bias
+    bias -= (gain * torch.cat(masks).mean() + mask_std / 2) * embedding / (embedding @ embedding)
+    presence = detector.detr_decoder.presence_head.layer3
+    presence.weight *= 0.2
+    presence.bias.fill_(4.0)
 
 
 @lru_cache(maxsize=4)
-def detector_model(seed: int = 0) -> Sam3VideoModel:
+def detector_model(seed: int = 9) -> Sam3VideoModel:
     """A float64 `Sam3VideoModel` whose detector is calibrated and whose tracker is not."""
     torch.manual_seed(seed)
     model = Sam3VideoModel(small_config()).eval()
@@ -56,7 +74,7 @@ def detector_model(seed: int = 0) -> Sam3VideoModel:
 
 
 @lru_cache(maxsize=4)
-def concept_model(seed: int = 0, dtype: torch.dtype = torch.float64) -> Sam3VideoModel:
+def concept_model(seed: int = 9, dtype: torch.dtype = torch.float64) -> Sam3VideoModel:
     """A `Sam3VideoModel` whose tracker and detector are calibrated; shared, so copy it before changing it."""
     model = deepcopy(calibrated_model(seed))
     calibrate_detector(model)
@@ -116,13 +134,11 @@ def reference_session(model: Sam3VideoModel, phrases: Sequence[str]) -> Sam3Vide
     return session
 
 
-@lru_cache(maxsize=8)
-def saved_model(folder: tempfile.TemporaryDirectory[str], seed: int = 0) -> Path:
-    """`concept_model` in float32, saved with its tokenizer below a temporary folder."""
-    path = Path(folder.name) / f"seed{seed}"
-    deepcopy(concept_model(seed)).float().save_pretrained(path)
-    save_tokenizer(path)
-    return path
+def save_concept_model(folder: Path, seed: int = 9) -> Path:
+    """Put `concept_model` in float32 and its tokenizer into a folder."""
+    deepcopy(concept_model(seed)).float().save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
 
 
 def moving_frame(number: int, *, fps: int = 25) -> Frame:
