@@ -17,7 +17,15 @@ from pycocotools import mask as coco_mask
 
 from sam3_stream.core.errors import InputError
 from sam3_stream.core.prompts import BoxPrompt, ExemplarPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
-from sam3_stream.core.records import FrameState, MaskArray, RunHeader, StreamInfo, TrackedFrame, TrackedObject
+from sam3_stream.core.records import (
+    FrameState,
+    MaskArray,
+    RateFacts,
+    RunHeader,
+    StreamInfo,
+    TrackedFrame,
+    TrackedObject,
+)
 
 FORMAT = "sam3_stream.masks"
 VERSION = 1
@@ -69,12 +77,16 @@ class MasksRow:
         pts: Presentation time stamp in units of the header's `time_base`.
         state: How the masks came about.
         objects: The objects in order of id, the absent ones too.
+        mask_age: How many frames ago the model made the masks.
+        rate: The setting of rate control; None where the rate was not controlled.
     """
 
     sequence: int
     pts: int
     state: FrameState
     objects: tuple[TrackedObject, ...]
+    mask_age: int = 0
+    rate: RateFacts | None = None
 
 
 def row_to_line(tracked: TrackedFrame) -> bytes:
@@ -86,6 +98,7 @@ def row_to_line(tracked: TrackedFrame) -> bytes:
             "pts": frame.pts,
             "time_s": round(frame.time_s, 6),
             "state": tracked.state,
+            **_rate_to_json(tracked),
             "objects": [_object_to_json(each) for each in tracked.objects],
         }
     )
@@ -102,7 +115,8 @@ def row_from_line(line: bytes) -> MasksRow:
         if fields["state"] not in get_args(FrameState):
             raise ValueError(f"unknown state {fields['state']!r}")
         objects = tuple(_object_from_json(each) for each in fields["objects"])
-        return MasksRow(fields["frame"], fields["pts"], fields["state"], objects)
+        age, rate = fields.get("mask_age", 0), _rate_from_json(fields.get("rate"))
+        return MasksRow(fields["frame"], fields["pts"], fields["state"], objects, age, rate)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"not a row of a masks file ({error})") from error
 
@@ -191,6 +205,28 @@ def read_masks(path: str | Path) -> MasksReader:
         InputError: There is no such file, or it is not a masks file.
     """
     return MasksReader(Path(path))
+
+
+def _rate_to_json(tracked: TrackedFrame) -> dict[str, Any]:
+    """Nothing unless the rate is controlled: other runs say of every frame that it was tracked."""
+    rate = tracked.rate
+    if rate is None:
+        return {}
+    setting = {
+        "resolution": list(rate.resolution),
+        "model_on": [rate.tracked, rate.of],
+        "look_every": rate.look_every,
+        "reachable": rate.reachable,
+    }
+    return {"mask_age": tracked.mask_age, "rate": setting}
+
+
+def _rate_from_json(fields: Mapping[str, Any] | None) -> RateFacts | None:
+    if fields is None:
+        return None
+    width, height = fields["resolution"]
+    tracked, of = fields["model_on"]
+    return RateFacts((width, height), tracked, of, fields["look_every"], fields["reachable"])
 
 
 def _line(content: dict[str, Any]) -> bytes:

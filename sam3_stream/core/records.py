@@ -221,6 +221,29 @@ class Retraction:
 
 
 @dataclass(frozen=True, slots=True)
+class RateFacts:
+    """The setting with which rate control handled a frame.
+
+    Attributes:
+        resolution: (width, height) in pixels that the model is given.
+        tracked: The model runs on `tracked` of every `of` frames.
+        of: See `tracked`.
+        look_every: New objects are looked for on every so many-th of the frames on which the model runs.
+        reachable: Whether the target can be held within the limits.
+    """
+
+    resolution: tuple[int, int]
+    tracked: int = 1
+    of: int = 1
+    look_every: int = 1
+    reachable: bool = True
+
+    def __str__(self) -> str:
+        share = "" if self.of == 1 else f", model on {self.tracked} of {self.of}"
+        return "{}x{}".format(*self.resolution) + share + ("" if self.reachable else ", out of reach")
+
+
+@dataclass(frozen=True, slots=True)
 class TrackedFrame:
     """A frame, its objects, and how the masks came about.
 
@@ -231,6 +254,7 @@ class TrackedFrame:
         resolution: (width, height) in pixels that the model saw; None when it saw nothing.
         mask_age: How many frames ago the model made the masks; 0 for ``tracked``.
         retracted: Objects of earlier frames that this frame takes back.
+        rate: The setting of rate control; None where the rate is not controlled.
     """
 
     frame: Frame
@@ -239,6 +263,7 @@ class TrackedFrame:
     resolution: tuple[int, int] | None = None
     mask_age: int = 0
     retracted: tuple[Retraction, ...] = ()
+    rate: RateFacts | None = None
 
     def __post_init__(self) -> None:
         shape = (self.frame.height, self.frame.width)

@@ -10,7 +10,7 @@ import numpy as np
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt, Prompt, SessionPrompt, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, MaskArray, TrackedFrame, TrackedObject
-from sam3_stream.models.protocols import FeatureArrays, SessionState, TrackingSession
+from sam3_stream.models.protocols import FeatureArrays, Resolution, SessionState, TrackingSession
 
 _DISC_RADIUS = 8
 
@@ -35,8 +35,11 @@ class FakeModel:
         if isinstance(prompt, TextPrompt):
             raise PromptError("the fake model knows no phrases; give it a click, a box or a mask")
 
-    def encode(self, frames: Sequence[Frame]) -> list[EncodedFrame]:
-        return [EncodedFrame(frame, features=None, resolution=(frame.width, frame.height)) for frame in frames]
+    def resolutions(self, width: int, height: int) -> Sequence[Resolution]:
+        return [(max(1, width * part // 4), max(1, height * part // 4)) for part in (4, 3, 2)]
+
+    def encode(self, frames: Sequence[Frame], resolution: Resolution | None = None) -> list[EncodedFrame]:
+        return [EncodedFrame(frame, None, resolution or (frame.width, frame.height)) for frame in frames]
 
     def features_to_arrays(self, features: None) -> FeatureArrays:  # noqa: ARG002
         return {}

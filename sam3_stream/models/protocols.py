@@ -13,6 +13,7 @@ from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
 
 SessionState = dict[str, npt.NDArray[np.generic]]
 FeatureArrays = dict[str, npt.NDArray[np.generic]]
+Resolution = tuple[int, int]
 
 
 class TrackingSession(Protocol):
@@ -45,6 +46,35 @@ class TrackingSession(Protocol):
         """Free everything. Safe to call twice."""
 
 
+@runtime_checkable
+class SkipsFrames(Protocol):
+    """A `TrackingSession` that does better after skipped frames when it is told what has become of the objects."""
+
+    def move(self, carried: TrackedFrame) -> None:
+        """Take what was carried to the frame that is stepped next for where the objects are likely to be.
+
+        Args:
+            carried: The session's latest results on that frame; `mask_age` says how many frames ago they were made,
+                `state` whether they have moved with the picture.
+        """
+
+
+@runtime_checkable
+class LooksForObjects(Protocol):
+    """A `TrackingSession` that looks for new objects from time to time, which costs extra."""
+
+    @property
+    def look_every(self) -> int | None:
+        """On every so many-th step; None when it goes by other things than steps. May be set at any time."""
+
+    @look_every.setter
+    def look_every(self, steps: int) -> None: ...
+
+    @property
+    def looked(self) -> bool | None:
+        """Whether the last step looked; None while there is nothing to look for."""
+
+
 class VideoModel(Protocol):
     """Weights and an image encoder, without state: one serves many streams."""
 
@@ -55,8 +85,19 @@ class VideoModel(Protocol):
     def check_prompt(self, prompt: Prompt) -> None:
         """Raise `PromptError` now when this model can never use the prompt (an unknown phrase, …)."""
 
-    def encode(self, frames: Sequence[Frame]) -> list[EncodedFrame]:
-        """Encode a batch of frames, possibly of several streams. Called from one thread at a time."""
+    def resolutions(self, width: int, height: int) -> Sequence[Resolution]:
+        """What `encode` offers for pictures of this size: (width, height) in pixels, best first and the default.
+
+        Tracks live through a change from any of them to any other between two frames.
+        """
+
+    def encode(self, frames: Sequence[Frame], resolution: Resolution | None = None) -> list[EncodedFrame]:
+        """Encode a batch of frames, possibly of several streams. Called from one thread at a time.
+
+        Args:
+            frames: The frames.
+            resolution: One of `resolutions`; the model's own choice when None.
+        """
 
     def open_session(self, new_object_id: Callable[[], int]) -> TrackingSession:
         """Open the memory for one stream.

@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 from pycocotools import mask as coco_mask
 
 from sam3_stream.core.errors import InputError
-from sam3_stream.core.masks_format import MasksHeader, decode_rle, describe_prompt, encode_rle, read_masks, row_to_line
+from sam3_stream.core.masks_format import (
+    MasksHeader,
+    decode_rle,
+    describe_prompt,
+    encode_rle,
+    read_masks,
+    row_from_line,
+    row_to_line,
+)
 from sam3_stream.core.prompts import BoxPrompt, ExemplarPrompt, MaskPrompt, PointPrompt, TextPrompt
-from sam3_stream.core.records import RunHeader, StreamInfo
+from sam3_stream.core.records import RateFacts, RunHeader, StreamInfo, TrackedFrame
 from tests.stages.sinks.tracked import object_of, rectangle, tracked_frame
+from tests.support.frames import blank_frame
 
 
 def write_file(path: Path, *lines: bytes) -> Path:
@@ -121,3 +130,15 @@ def test_prompts_are_described_in_json() -> None:
     assert described[0] == {"type": "click", "x": 3, "y": 4.5, "positive": False, "time_s": 1.5, "name": "dog"}
     assert [each["type"] for each in described] == ["click", "box", "text", "exemplars", "mask"]
     assert np.array_equal(decode_rle(described[4]["rle"]), mask)
+
+
+def test_a_row_says_what_rate_control_did_and_other_rows_say_nothing_of_it():
+    frame = blank_frame(3)
+    plain = TrackedFrame(frame, resolution=(32, 24))
+    assert b"rate" not in row_to_line(plain)
+    assert b"age" not in row_to_line(plain)
+    facts = RateFacts((320, 192), tracked=1, of=3, look_every=2, reachable=False)
+    controlled = TrackedFrame(frame, state="propagated", mask_age=2, rate=facts)
+    row = row_from_line(row_to_line(controlled))
+    assert (row.state, row.mask_age, row.rate) == ("propagated", 2, facts)
+    assert row_from_line(row_to_line(plain)).rate is None

@@ -17,9 +17,9 @@ class SlowModel(FakeModel):
         self.encode_s = encode_s
         self.step_s = step_s
 
-    def encode(self, frames: Sequence[Frame]) -> list[EncodedFrame]:
+    def encode(self, frames: Sequence[Frame], resolution: tuple[int, int] | None = None) -> list[EncodedFrame]:
         time.sleep(self.encode_s)
-        return super().encode(frames)
+        return super().encode(frames, resolution)
 
     def open_session(self, new_object_id: Callable[[], int]) -> SlowSession:
         return SlowSession(self.step_s)

@@ -14,10 +14,11 @@ from sam3_stream.models.lite.features import FourierColour, LiteFeatures, encode
 from sam3_stream.models.lite.prompts.closer_look import working_size
 from sam3_stream.models.lite.session import LiteSession
 from sam3_stream.models.lite.vocabulary import check_concept
-from sam3_stream.models.protocols import FeatureArrays
+from sam3_stream.models.protocols import FeatureArrays, Resolution
 
 WORKING_AREA = 448 * 256
 FINE_AREA = 896 * 512
+LADDER = (1.0, 0.86, 0.72, 0.58)  # scales of both sides: 448x256, 384x224, 320x192, 256x160 for 16:9
 
 
 class LiteModel:
@@ -49,14 +50,19 @@ class LiteModel:
         if isinstance(prompt, TextPrompt | ExemplarPrompt):
             check_concept(prompt.text, exemplars=isinstance(prompt, ExemplarPrompt))
 
-    def encode(self, frames: Sequence[Frame], resolution_scale: float | None = None) -> list[EncodedFrame]:
+    def resolutions(self, width: int, height: int) -> tuple[Resolution, ...]:
+        """See `VideoModel.resolutions`."""
+        areas = (WORKING_AREA * (self.resolution_scale * scale) ** 2 for scale in LADDER)
+        return tuple(dict.fromkeys(working_size(width, height, area) for area in areas))
+
+    def encode(self, frames: Sequence[Frame], resolution: Resolution | None = None) -> list[EncodedFrame]:
         """Encode frames, one by one: a frame's features do not depend on the batch it came in.
 
         Args:
             frames: The frames.
-            resolution_scale: Instead of the model's own; may change from frame to frame.
+            resolution: (width, height) in multiples of 32 pixels, instead of the model's own.
         """
-        return [self._encode(frame, resolution_scale or self.resolution_scale) for frame in frames]
+        return [self._encode(frame, resolution or self.resolutions(frame.width, frame.height)[0]) for frame in frames]
 
     def features_to_arrays(self, features: LiteFeatures) -> FeatureArrays:
         """The features as arrays, for `PortableFeatures`."""
@@ -80,8 +86,7 @@ class LiteModel:
     def close(self) -> None:
         """Nothing to free but memory."""
 
-    def _encode(self, frame: Frame, scale: float) -> EncodedFrame:
-        size = working_size(frame.width, frame.height, WORKING_AREA * scale**2)
+    def _encode(self, frame: Frame, size: Resolution) -> EncodedFrame:
         shrink = min(1.0, (FINE_AREA / (frame.width * frame.height)) ** 0.5)
         fine_size = max(1, round(frame.width * shrink)), max(1, round(frame.height * shrink))
         fine_rgb = frame.picture.to_ndarray("rgb24", size=fine_size)

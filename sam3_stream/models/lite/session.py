@@ -50,6 +50,7 @@ class LiteSession:
         self._standardisation: Standardisation | None = None
         self._last_level: FloatArray | None = None
         self._steps = 0
+        self._elapsed = 1  # frames since the step before
 
     def step(self, encoded: EncodedFrame, prompts: Sequence[SessionPrompt] = ()) -> TrackedFrame:
         """Track every object on this frame and apply the prompts to it."""
@@ -59,7 +60,7 @@ class LiteSession:
             self._standardisation = Standardisation.of(features) if prompts or self._concepts else None
         if self._standardisation is None:
             return TrackedFrame(encoded.frame, resolution=encoded.resolution)
-        view = FrameView.of(features, self._standardisation, self._colour)
+        view = FrameView(features, self._standardisation, self._colour)
         masks = self._track(view, encoded.frame)
         for prompt in prompts:
             if isinstance(prompt, ObjectPrompt):
@@ -68,14 +69,18 @@ class LiteSession:
                 self._look_for(prompt)
         asked = {prompt.prompt_id for prompt in prompts}
         for concept in self._concepts.values():
-            if concept.prompt_id in asked or self._steps % SEARCH_EVERY == 0:
+            if concept.prompt_id in asked or self._steps % SEARCH_EVERY < self._elapsed:
                 masks |= self._search(concept, view, encoded.frame)
         self._last_level = view.levels[-1]
-        self._steps += 1
+        self._steps += self._elapsed
+        self._elapsed = 1
         return TrackedFrame(encoded.frame, self._results(masks, encoded.frame), resolution=encoded.resolution)
 
     def move(self, carried: TrackedFrame) -> None:
-        """Take the carried masks for where the objects were last; see `protocols.MovableMasks`."""
+        """See `protocols.SkipsFrames.move`: the moved masks are the prior of the next step, which learns for all."""
+        self._elapsed = carried.mask_age
+        if carried.state != "propagated":
+            return
         for moved in carried.present:
             tracked = self._objects.get(moved.object_id)
             if tracked is not None and tracked.present:
@@ -210,7 +215,7 @@ class LiteSession:
         for tracked in objects:
             tracked.fit_grid(view.grid_shape)
         classifiers = np.stack([tracked.classifier for tracked in objects])
-        scores_nhw = (classifiers @ view.rows.T).reshape(len(objects), *view.grid_shape)
+        scores_nhw = view.scores(classifiers)
         odds: dict[int, FloatArray] = {}
         for tracked, score in zip(objects, scores_nhw, strict=True):
             if tracked.present:
@@ -243,7 +248,7 @@ class LiteSession:
         tracked.score = float(probability[probability > 0.5].mean())
         if likeness >= IDENTITY_DOUBTFUL:
             tracked.appearance.update(descriptor, probability)
-            if (self._steps + tracked.object_id) % LEARN_EVERY == 0:
+            if (self._steps + tracked.object_id) % LEARN_EVERY < self._elapsed:
                 tracked.learn(view, probability, LEARN_RATE)
         return upsample_mask(linear, probability, view.features.fine_rgb)
 

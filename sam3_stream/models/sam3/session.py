@@ -78,6 +78,15 @@ class Sam3Session:
         self._concepts.schedule.interval = interval
 
     @property
+    def look_every(self) -> int | None:
+        """See `protocols.LooksForObjects`: the `detect_interval` if it is in frames."""
+        return self.detect_interval.frames
+
+    @look_every.setter
+    def look_every(self, steps: int) -> None:
+        self.detect_interval = DetectInterval(frames=steps)
+
+    @property
     def looked(self) -> bool | None:
         """Whether the detector looked at the frame that was stepped last; None while there is nothing to look for."""
         return self._concepts.looked
