@@ -29,6 +29,7 @@ from sam3_stream.core.records import (
 
 FORMAT = "sam3_stream.masks"
 VERSION = 1
+SCORE_DECIMALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ def _object_to_json(tracked: TrackedObject) -> dict[str, Any]:
         "id": tracked.object_id,
         "label": tracked.label,
         "prompt": tracked.prompt_id,
-        "score": round(tracked.score, 4),
+        "score": round(tracked.score, SCORE_DECIMALS),
         "box": None if box is None else list(box),
         "present": tracked.present,
         "rle": encode_rle(tracked.mask),

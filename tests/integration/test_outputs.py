@@ -97,8 +97,8 @@ def test_backward_fills_the_frames_before_the_click(tmp_path, sam3_stream_comman
 
 def test_the_schema_describes_the_committed_config(sam3_stream_command):
     outcome = sam3_stream_command("schema")
-    properties = json.loads(outcome.out)["properties"]
-    assert {"source", "model", "prompts", "sinks"} <= set(properties)
+    job = json.loads(outcome.out)["$defs"]["JobConfig"]
+    assert {"source", "model", "prompts", "sinks"} <= set(job["properties"])
     config = Path(__file__).parents[2] / "configs" / "track_file.yaml"
     assert sam3_stream_command("check", config).code == 0
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import supervision as sv
 
+from sam3_stream.core.masks_format import SCORE_DECIMALS
 from sam3_stream.core.records import ImageArray, TrackedFrame, TrackedObject
 from sam3_stream.stages.sinks.yuv_canvas import Region, grown_region
 
@@ -119,4 +120,5 @@ class ObjectPainter:
 
 
 def _text(tracked: TrackedObject) -> str:
-    return f"#{tracked.object_id} {tracked.label} {tracked.score:.2f}"
+    score = round(tracked.score, SCORE_DECIMALS)  # as in a masks file, so that a resumed run draws the same
+    return f"#{tracked.object_id} {tracked.label} {score:.2f}"
