@@ -19,7 +19,7 @@ BOUND_TH = 0.008
 def region_similarity(mask: BoolArray, truth: BoolArray) -> float:
     """J: intersection over union of two bool (height, width) masks; 1 where both are empty."""
     union = np.count_nonzero(mask | truth)
-    return 1.0 if union == 0 else np.count_nonzero(mask & truth) / union
+    return 1.0 if union == 0 else float(np.count_nonzero(mask & truth) / union)
 
 
 def contour_accuracy(mask: BoolArray, truth: BoolArray, bound_th: float = BOUND_TH) -> float:
@@ -37,7 +37,7 @@ def contour_accuracy(mask: BoolArray, truth: BoolArray, bound_th: float = BOUND_
         return float(mask_count == truth_count)
     precision = np.count_nonzero(mask_boundary & _dilate(truth_boundary, radius_px)) / mask_count
     recall = np.count_nonzero(truth_boundary & _dilate(mask_boundary, radius_px)) / truth_count
-    return 0.0 if precision + recall == 0 else 2 * precision * recall / (precision + recall)
+    return 0.0 if precision + recall == 0 else float(2 * precision * recall / (precision + recall))
 
 
 def boundary(mask: BoolArray) -> BoolArray:

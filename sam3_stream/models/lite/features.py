@@ -7,6 +7,7 @@ and scaled to unit length, random Fourier features of its colour (Rahimi & Recht
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import cv2
 import numpy as np
@@ -20,6 +21,9 @@ LEVEL_GAINS = (1.0, 1.0, 0.7)
 FOURIER_COUNT = 24
 LAB_SIGMAS = (20.0, 10.0, 10.0)
 ROW_LENGTH = sum(TAP_CHANNELS) + FOURIER_COUNT + 1
+LEVEL_SCALES = tuple(np.float32(gain * channels**0.5) for gain, channels in zip(LEVEL_GAINS, TAP_CHANNELS, strict=True))
+LEVEL_PARTS = tuple(slice(sum(TAP_CHANNELS[:n]), sum(TAP_CHANNELS[: n + 1])) for n in range(len(TAP_CHANNELS)))
+COLOUR_PART = slice(sum(TAP_CHANNELS), ROW_LENGTH - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,44 +101,63 @@ class FourierColour:
         return np.asarray(waves, np.float32)
 
 
-def build_rows(levels: list[FloatArray], colour_hwc: FloatArray) -> FloatArray:
-    """One row a cell: float32 (h * w, `ROW_LENGTH`) on the stride-4 grid, from `Standardisation.apply` and colour."""
-    height, width = levels[0].shape[:2]
-    rows = np.empty((height, width, ROW_LENGTH), np.float32)
-    start = 0
-    for level, gain in zip(levels, LEVEL_GAINS, strict=True):
-        stop = start + level.shape[2]
-        resized = level if level.shape[:2] == (height, width) else cv2.resize(level, (width, height))
-        np.multiply(resized, np.float32(gain * np.sqrt(level.shape[2])), out=rows[:, :, start:stop])
-        start = stop
-    rows[:, :, start:-1] = colour_hwc
-    rows[:, :, -1] = 1
-    return rows.reshape(height * width, ROW_LENGTH)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class FrameView:
     """One picture as the classifiers of a stream see it.
 
+    Args:
+        features: The picture's features.
+        standardisation: The stream's.
+        colour: The model's colour features.
+
     Attributes:
-        features: The features it was made from.
+        features: The picture's features.
         levels: Standardised levels of unit length, float32 (h, w, channels) at strides 4, 8 and 16.
-        rows: float32 (h * w, `ROW_LENGTH`) on the stride-4 grid.
         edges: The guided filter of the picture on the stride-4 grid.
     """
 
-    features: LiteFeatures
-    levels: list[FloatArray]
-    rows: FloatArray
-    edges: GuidedFilter
-
-    @classmethod
-    def of(cls, features: LiteFeatures, standardisation: Standardisation, colour: FourierColour) -> FrameView:
-        levels = standardisation.apply(features)
-        rows = build_rows(levels, colour(features.grid_rgb))
-        return cls(features, levels, rows, GuidedFilter(features.grid_rgb))
+    def __init__(self, features: LiteFeatures, standardisation: Standardisation, colour: FourierColour) -> None:
+        self.features = features
+        self.levels = standardisation.apply(features)
+        self.edges = GuidedFilter(features.grid_rgb)
+        self._colour_hwc = colour(features.grid_rgb)
 
     @property
     def grid_shape(self) -> tuple[int, int]:
         """(height, width) of the stride-4 grid."""
         return self.features.grid_shape
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """One row a cell: float32 (h * w, `ROW_LENGTH`), the coarser levels interpolated to the stride-4 grid."""
+        height, width = self.grid_shape
+        rows = np.empty((height, width, ROW_LENGTH), np.float32)
+        for level, gain, part in zip(self.levels, LEVEL_SCALES, LEVEL_PARTS, strict=True):
+            np.multiply(_resize(level, (width, height)), gain, out=rows[:, :, part])
+        rows[:, :, COLOUR_PART] = self._colour_hwc
+        rows[:, :, -1] = 1
+        return rows.reshape(height * width, ROW_LENGTH)
+
+    def scores(self, classifiers: FloatArray) -> FloatArray:
+        """What linear classifiers say everywhere: the same as ``rows @ classifiers.T``, without making the rows.
+
+        Interpolation is linear as well, so it can wait until a level has become one number a classifier.
+
+        Args:
+            classifiers: float32 (n, `ROW_LENGTH`).
+
+        Returns:
+            float32 (n, h, w) on the stride-4 grid.
+        """
+        height, width = self.grid_shape
+        scores_hwn = self._colour_hwc @ classifiers[:, COLOUR_PART].T + classifiers[:, -1]
+        for level, gain, part in zip(self.levels, LEVEL_SCALES, LEVEL_PARTS, strict=True):
+            projected = level @ (classifiers[:, part].T * gain)
+            scores_hwn += _resize(projected, (width, height)).reshape(scores_hwn.shape)
+        return np.ascontiguousarray(scores_hwn.transpose(2, 0, 1))
+
+
+def _resize(level: FloatArray, size: tuple[int, int]) -> FloatArray:
+    """A level at another (width, height), interpolated linearly."""
+    if level.shape[1::-1] == size:
+        return level
+    return np.asarray(cv2.resize(level, size), np.float32)

@@ -28,13 +28,14 @@ class LiteModel:
         resolution_scale: Scale of both sides of the picture that the network sees; 1 is about 448x256 pixels.
         capacity: Objects that a session has room for.
         seed: Seed of the random colour features.
-        threads: Threads of the network; 0 takes one a core.
+        threads: Threads of the network; 0 takes one a core. Encoding and tracking run side by side in a pipeline, so
+            one leaves room for the other stages.
 
     Raises:
         ModelError: The weights are missing or damaged.
     """
 
-    def __init__(self, *, resolution_scale: float = 1.0, capacity: int = 64, seed: int = 0, threads: int = 0) -> None:
+    def __init__(self, *, resolution_scale: float = 1.0, capacity: int = 64, seed: int = 0, threads: int = 1) -> None:
         self.resolution_scale = resolution_scale
         self._capacity = capacity
         self._colour = FourierColour(seed)

@@ -6,14 +6,20 @@ coefficients are computed on the coarse grid and applied at full size.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from sam3_stream.core.records import ImageArray
 from sam3_stream.models.lite.backbone import FloatArray
 
 RADIUS = 2
 EPSILON = 1e-5
+MASK_FLOOR = 0.3
+MARGIN = 2
+_SUM_OF_CHANNELS = np.ones((1, 3), np.float32)
 
 
 def _mean(image: FloatArray) -> FloatArray:
@@ -44,46 +50,69 @@ class GuidedFilter:
             np.stack([*cofactors, rr * bb - rb * rb, rb * rg - rr * gb, rr * gg - rg * rg], axis=0) / determinant
         )
 
-    def coefficients(self, mask_hw: FloatArray) -> FloatArray:
-        """The linear model mask = a · guide + b around every place: float32 (h, w, 4), a first."""
+    def fit(self, mask_hw: FloatArray) -> LocalLinearModel:
+        """The linear models mask = slope · guide + offset around every place of a float32 (h, w) mask."""
         mean_mask = _mean(mask_hw)
         covariance = _mean(self._guide * mask_hw[:, :, None]) - self._mean_guide * mean_mask[:, :, None]
         cr, cg, cb = np.moveaxis(covariance, 2, 0)
         rr, rg, rb, gg, gb, bb = self._inverse
-        linear = np.empty((*mask_hw.shape, 4), np.float32)
-        linear[:, :, 0] = rr * cr + rg * cg + rb * cb
-        linear[:, :, 1] = rg * cr + gg * cg + gb * cb
-        linear[:, :, 2] = rb * cr + gb * cg + bb * cb
-        linear[:, :, 3] = mean_mask - np.einsum("hwc,hwc->hw", linear[:, :, :3], self._mean_guide)
-        return _mean(linear)
+        slope = np.stack(
+            [rr * cr + rg * cg + rb * cb, rg * cr + gg * cg + gb * cb, rb * cr + gb * cg + bb * cb], axis=2
+        )
+        offset = mean_mask - np.einsum("hwc,hwc->hw", slope, self._mean_guide)
+        return LocalLinearModel(_mean(slope), _mean(offset))
 
 
-def apply_coefficients(linear_hw4: FloatArray, guide_hw3: FloatArray) -> FloatArray:
-    """Evaluate the linear model on a guide of the same size; clipped to 0..1."""
-    mask = np.einsum("hwc,hwc->hw", linear_hw4[:, :, :3], guide_hw3) + linear_hw4[:, :, 3]
-    return np.asarray(np.clip(mask, 0, 1), np.float32)
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalLinearModel:
+    """What a mask is as a function of the picture's colour, place by place.
 
-
-def upsample_mask(linear_hw4: FloatArray, mask_hw: FloatArray, fine_rgb: ImageArray, margin: int = 2) -> FloatArray:
-    """The mask at the fine picture's size, computed only in the box around the coarse mask.
-
-    Args:
-        linear_hw4: From `GuidedFilter.coefficients`.
-        mask_hw: The coarse mask, float32 (h, w).
-        fine_rgb: uint8 (height, width, 3).
-        margin: Cells that the box reaches beyond the coarse mask.
+    Attributes:
+        slope_hw3: float32 (h, w, 3).
+        offset_hw: float32 (h, w).
     """
-    height, width = fine_rgb.shape[:2]
-    fine = np.zeros((height, width), np.float32)
-    grid_height, grid_width = mask_hw.shape
-    rows, columns = np.flatnonzero((mask_hw > 0.3).any(axis=1)), np.flatnonzero((mask_hw > 0.3).any(axis=0))
-    if rows.size == 0:
+
+    slope_hw3: FloatArray
+    offset_hw: FloatArray
+
+    def apply(self, guide_hw3: FloatArray) -> FloatArray:
+        """The mask on the guide that the model was fitted on: float32 (h, w), 0 to 1."""
+        mask = np.einsum("hwc,hwc->hw", self.slope_hw3, guide_hw3) + self.offset_hw
+        return np.asarray(np.clip(mask, 0, 1), np.float32)
+
+    def upsample(self, mask_hw: FloatArray, fine_rgb: ImageArray) -> FloatArray:
+        """The mask at the fine picture's size, computed only in the box around the coarse mask.
+
+        Args:
+            mask_hw: The coarse mask, float32 (h, w).
+            fine_rgb: uint8 (height, width, 3).
+
+        Returns:
+            float32 (height, width), about 0 to 1.
+        """
+        height, width = fine_rgb.shape[:2]
+        fine = np.zeros((height, width), np.float32)
+        box = _box_around(mask_hw > MASK_FLOOR)
+        if box is None:
+            return fine
+        rows, columns = box
+        scale_y, scale_x = height / mask_hw.shape[0], width / mask_hw.shape[1]
+        fine_rows = slice(round(rows.start * scale_y), round(rows.stop * scale_y))
+        fine_columns = slice(round(columns.start * scale_x), round(columns.stop * scale_x))
+        size = fine_columns.stop - fine_columns.start, fine_rows.stop - fine_rows.start
+        slope, offset = (cv2.resize(part[rows, columns], size) for part in (self.slope_hw3, self.offset_hw))
+        guide = fine_rgb[fine_rows, fine_columns]
+        coloured = cv2.multiply(slope, guide, scale=1 / 255, dtype=cv2.CV_32F)
+        fine[fine_rows, fine_columns] = cv2.transform(coloured, _SUM_OF_CHANNELS) + offset
         return fine
-    y0, y1 = max(int(rows[0]) - margin, 0), min(int(rows[-1]) + 1 + margin, grid_height)
-    x0, x1 = max(int(columns[0]) - margin, 0), min(int(columns[-1]) + 1 + margin, grid_width)
-    top, bottom = round(y0 * height / grid_height), round(y1 * height / grid_height)
-    left, right = round(x0 * width / grid_width), round(x1 * width / grid_width)
-    linear = cv2.resize(linear_hw4[y0:y1, x0:x1], (right - left, bottom - top))
-    guide = np.divide(fine_rgb[top:bottom, left:right], 255, dtype=np.float32)
-    fine[top:bottom, left:right] = apply_coefficients(np.asarray(linear, np.float32), guide)
-    return fine
+
+
+def _box_around(flags: npt.NDArray[np.bool_]) -> tuple[slice, slice] | None:
+    """The rows and columns around the cells that are set, with a margin; None when none is."""
+    rows, columns = np.flatnonzero(flags.any(axis=1)), np.flatnonzero(flags.any(axis=0))
+    if rows.size == 0:
+        return None
+    return (
+        slice(max(int(rows[0]) - MARGIN, 0), min(int(rows[-1]) + 1 + MARGIN, flags.shape[0])),
+        slice(max(int(columns[0]) - MARGIN, 0), min(int(columns[-1]) + 1 + MARGIN, flags.shape[1])),
+    )

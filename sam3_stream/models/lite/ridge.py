@@ -51,7 +51,7 @@ class RidgeMemory:
         """Blend a tracked frame in: new = (1 - rate) * old + rate * frame.
 
         Args:
-            rows: float32 (h * w, rows), from `build_rows`.
+            rows: float32 (h * w, rows), `FrameView.rows`.
             probability: float32 (h, w), the object's probability on the same grid.
             rate: 0 to 1; 1 forgets all that was before.
         """

@@ -17,7 +17,6 @@ from sam3_stream.models.lite.presence import IDENTITY_DOUBTFUL, is_scene_cut, ma
 from sam3_stream.models.lite.prompts.concept import MOST_REGIONS, SCORE_THRESHOLD, Concept, find_concept
 from sam3_stream.models.lite.prompts.first_mask import Clicks, mask_from_box, mask_from_clicks
 from sam3_stream.models.lite.prompts.fit import log_odds
-from sam3_stream.models.lite.refine import apply_coefficients, upsample_mask
 from sam3_stream.models.lite.snapshot import pack_concepts, pack_objects, unpack_concepts, unpack_objects
 from sam3_stream.models.lite.tracking import compete, search_probability, tracked_log_odds
 from sam3_stream.models.lite.vocabulary import check_concept, classes_of
@@ -237,8 +236,8 @@ class LiteSession:
         Returns:
             The mask at the fine size, float32 (h, w), or None when the object is not there.
         """
-        linear = view.edges.coefficients(probability)
-        probability = apply_coefficients(linear, view.features.grid_rgb)
+        model = view.edges.fit(probability)
+        probability = model.apply(view.features.grid_rgb)
         descriptor = mask_descriptor(view.levels, probability)
         likeness = tracked.appearance.identity_of(descriptor)
         if not tracked.appearance.is_there(probability, likeness):
@@ -250,7 +249,7 @@ class LiteSession:
             tracked.appearance.update(descriptor, probability)
             if (self._steps + tracked.object_id) % LEARN_EVERY < self._elapsed:
                 tracked.learn(view, probability, LEARN_RATE)
-        return upsample_mask(linear, probability, view.features.fine_rgb)
+        return model.upsample(probability, view.features.fine_rgb)
 
     def _results(self, masks: dict[int, MaskArray], frame: Frame) -> tuple[TrackedObject, ...]:
         empty = np.zeros((frame.height, frame.width), np.bool_)

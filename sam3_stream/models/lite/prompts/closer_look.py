@@ -45,7 +45,7 @@ class CloserLook:
         interpolation = cv2.INTER_AREA if size[0] < crop.shape[1] else cv2.INTER_LINEAR
         self.rgb = np.asarray(cv2.resize(crop, size, interpolation=interpolation), np.uint8)
         features = encode_picture(backbone, self.rgb, self.rgb)
-        self.view = FrameView.of(features, Standardisation.of(features), colour)
+        self.view = FrameView(features, Standardisation.of(features), colour)
 
     @property
     def offset(self) -> tuple[int, int]:

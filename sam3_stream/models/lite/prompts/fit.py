@@ -11,7 +11,6 @@ import numpy.typing as npt
 from sam3_stream.core.records import ImageArray, MaskArray
 from sam3_stream.models.lite.backbone import FloatArray
 from sam3_stream.models.lite.features import FrameView
-from sam3_stream.models.lite.refine import apply_coefficients
 from sam3_stream.models.lite.ridge import RidgeMemory
 
 ROUNDS = 4
@@ -51,7 +50,7 @@ def fit_rounds(
         memory = RidgeMemory.of(view.rows, probability)
         score = (view.rows @ memory.solve(ridge_lambda)).reshape(prior.shape)
         probability = constrain(sigmoid(SLOPE * score + log_odds(prior, PRIOR_FLOOR)))
-        probability = apply_coefficients(view.edges.coefficients(probability), guide)
+        probability = view.edges.fit(probability).apply(guide)
     return probability
 
 
