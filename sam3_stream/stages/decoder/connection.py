@@ -36,12 +36,14 @@ class LivePicture:
         number: Counts the decoded pictures of the stream, over all connections.
         time: Stream time.
         capture_time_s: Wall time of capture: the camera's own where it sends one that can be true, else of arrival.
+        key_frame: Whether it builds on no other.
     """
 
     image: av.VideoFrame
     number: int
     time: StreamTime
     capture_time_s: float
+    key_frame: bool
 
 
 @dataclass
@@ -152,8 +154,9 @@ class Connection:
         self._tally.corrupt += image.is_corrupt
         self._tally.rate.count(now_s)
         self.last_picture_s = now_s
-        if self._gate.admits(key_frame=bool(image.key_frame), corrupt=image.is_corrupt, now_s=now_s):
-            self.pictures.put(LivePicture(image, number, time, self._capture_time_s(image, time_base)))
+        key_frame = bool(image.key_frame)
+        if self._gate.admits(key_frame=key_frame, corrupt=image.is_corrupt, now_s=now_s):
+            self.pictures.put(LivePicture(image, number, time, self._capture_time_s(image, time_base), key_frame))
         else:
             self._tally.no_key_frame += 1
 

@@ -162,7 +162,9 @@ class LiveDecoder:
         )
         try:
             return retrying(self._connect)
-        except (StreamError, EndOfStream):
+        except EndOfStream:
+            return None
+        except StreamError:
             if self._closed.is_set():
                 return None
             raise
@@ -251,7 +253,7 @@ class LiveDecoder:
             picture=VideoPicture(picture.image, orientation),
             capture_time_s=picture.capture_time_s,
             rotation=orientation.rotation,
-            key_frame=bool(picture.image.key_frame),
+            key_frame=picture.key_frame,
             discontinuity=discontinuity,
             corrupt=picture.image.is_corrupt,
         )

@@ -18,6 +18,8 @@ import cv2
 import pytest
 
 from sam3_stream.config.live import LiveSourceConfig
+from sam3_stream.core.records import Frame
+from sam3_stream.core.stream_status import SourceStatus
 from sam3_stream.stages.decoder.live import LiveDecoder
 from sam3_stream.stages.sinks import PushSink
 from tests.stages.sinks.test_segments import live_frame
@@ -149,23 +151,11 @@ def test_hls_ends_where_its_playlist_ends_when_every_frame_is_wanted(tmp_path: P
     assert decoder.status.state == "ended"
 
 
-def test_mpeg_ts_over_tcp_with_every_frame_blocks_and_drops_nothing(tmp_path: Path):
+def test_mpeg_ts_over_tcp_with_every_frame_drops_nothing(tmp_path: Path):
     content = write_clip(tmp_path / "clip.ts", frames=50, size=SIZE, gop=10).read_bytes()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def send(stop: threading.Event) -> None:
-            client, _ = listener.accept()
-            with client:
-                client.sendall(content)
-
-        with in_thread(send):
-            decoder = decoder_of(f"tcp://127.0.0.1:{listener.getsockname()[1]}", mode="every_frame")
-            numbers = []
-            for frame in decoder:
-                numbers.append(read_number(frame.picture.to_ndarray()))
-                time.sleep(0.01)
-    assert numbers == list(range(50))
-    assert decoder.status.dropped["overflow"] == 0
+    frames, status = frames_over_tcp(content)
+    assert [read_number(frame.picture.to_ndarray()) for frame in frames] == list(range(50))
+    assert status.dropped == {"overflow": 0, "undecodable": 0, "no_key_frame": 0}
 
 
 def test_rtmp(tmp_path: Path):
@@ -186,3 +176,58 @@ def test_rtmp(tmp_path: Path):
     numbers = [read_number(frame.picture.to_ndarray()) for frame in frames]
     times_s = [frame.time_s - frames[0].time_s for frame in frames]
     assert times_s == pytest.approx([(number - numbers[0]) / 25 for number in numbers], abs=0.002)
+
+
+def frames_over_tcp(content: bytes, **options: object) -> tuple[list[Frame], SourceStatus]:
+    """The frames of an MPEG-TS recording that somebody sends over TCP."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def send(stop: threading.Event) -> None:
+            client, _ = listener.accept()
+            with client:
+                client.sendall(content)
+
+        with in_thread(send):
+            decoder = decoder_of(f"tcp://127.0.0.1:{listener.getsockname()[1]}", mode="every_frame", **options)
+            return list(decoder), decoder.status
+
+
+def test_size_and_time_that_change_in_mid_stream_are_taken_as_they_come(tmp_path: Path):
+    first = write_clip(tmp_path / "first.ts", frames=30, size=(160, 120), gop=10)
+    second = write_clip(tmp_path / "second.ts", frames=30, size=(320, 240), gop=10)
+    frames, status = frames_over_tcp(first.read_bytes() + second.read_bytes() + first.read_bytes())
+    assert status.state == "ended"
+    sizes = [(frame.width, frame.height) for frame in frames]
+    changes = [index for index in range(1, len(sizes)) if sizes[index] != sizes[index - 1]]
+    assert [sizes[0], *(sizes[index] for index in changes)] == [(160, 120), (320, 240), (160, 120)]
+    assert len(frames) >= 85
+    assert all(later.pts > earlier.pts for earlier, later in itertools.pairwise(frames))
+    assert [frame.discontinuity for frame in frames].count(True) == 2
+    assert read_number(frames[-1].picture.to_ndarray()) == 29
+
+
+@pytest.mark.parametrize("wait_for_key_frame", [True, False])
+def test_lost_packets_damage_pictures_that_are_counted_and_crash_nothing(tmp_path: Path, wait_for_key_frame):
+    small = {"preset": "ultrafast", "qp": "30"}
+    content = write_clip(tmp_path / "a.ts", frames=150, size=(320, 240), gop=25, codec_options=small).read_bytes()
+    packets = [content[start : start + 188] for start in range(0, len(content), 188)]
+    kept = b"".join(packet for number, packet in enumerate(packets) if number % 61)
+    frames, status = frames_over_tcp(kept, wait_for_key_frame=wait_for_key_frame)
+    assert status.state == "ended"
+    assert status.corrupt + status.dropped["undecodable"] > 3
+    if wait_for_key_frame:
+        assert len(frames) > 5
+        assert frames[0].key_frame
+        assert not any(frame.corrupt for frame in frames)
+        assert status.dropped["no_key_frame"] >= status.corrupt
+    else:
+        assert sum(frame.corrupt for frame in frames) == status.corrupt
+        assert status.dropped["no_key_frame"] == 0
+
+
+def test_a_recording_with_every_key_frame_damaged_has_no_frames_and_ends(tmp_path: Path):
+    content = write_clip(tmp_path / "a.ts", frames=50, size=(320, 240), gop=25).read_bytes()  # lossless: large
+    packets = [content[start : start + 188] for start in range(0, len(content), 188)]
+    frames, status = frames_over_tcp(b"".join(packet for number, packet in enumerate(packets) if number % 97))
+    assert (frames, status.state) == ([], "ended")
+    assert status.dropped["no_key_frame"] > 20
