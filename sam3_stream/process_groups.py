@@ -56,6 +56,7 @@ from sam3_stream.stages.sinks.protocol import ResumableSink
 from sam3_stream.stages.sinks.zeromq import ZeroMqSink
 from sam3_stream.transport.control import ControlServer
 from sam3_stream.transport.endpoint import Endpoint
+from sam3_stream.transport.h264 import H264Pictures
 from sam3_stream.transport.keys import load_keys
 from sam3_stream.transport.pictures import JpegPictures, NoPictures, PictureCodec
 from sam3_stream.transport.receiver import ReceiverLink, SocketReceiver
@@ -183,6 +184,8 @@ class ProcessGroup:
         # A model may look at pixels again when it tracks; a masks file never does.
         if EDGES[index] == "results" and not any(_looks_at_pixels(each) for each in self._config.sinks):
             return NoPictures()
+        if edge.pictures == "h264":
+            return H264Pictures(edge.h264_bitrate)
         return JpegPictures(edge.jpeg_quality) if edge.pictures == "jpeg" else RawPictures()
 
     def _next_wanted(self) -> int | None:

@@ -18,6 +18,10 @@ PictureEncoding = Literal["raw", "jpeg", "h264", "none"]
 class PictureCodec(Protocol):
     """Turns pictures into buffers and back. One for each end of an edge."""
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the picture that was packed last can be read without those before it."""
+
     def pack(self, picture: Picture) -> tuple[PictureLayout, Parts]:
         """The picture's layout and buffers."""
 
@@ -46,6 +50,8 @@ class AbsentPicture:
 class NoPictures:
     """Leaves the pixels out: for edges behind which nobody looks at them."""
 
+    stands_alone = True
+
     def pack(self, picture: Picture) -> tuple[PictureLayout, Parts]:
         return PictureLayout(encoding="none", width=picture.width, height=picture.height), []
 
@@ -59,6 +65,8 @@ class NoPictures:
 
 class RgbPictures:
     """Raw RGB: one buffer of width * height * 3 bytes."""
+
+    stands_alone = True
 
     def pack(self, picture: Picture) -> tuple[PictureLayout, Parts]:
         rgb = picture.to_ndarray("rgb24")
@@ -91,6 +99,8 @@ class JpegPictures:
     Args:
         quality: 1 to 100.
     """
+
+    stands_alone = True
 
     def __init__(self, quality: int = 90) -> None:
         self._parameters = [cv2.IMWRITE_JPEG_QUALITY, quality]

@@ -197,14 +197,9 @@ class SocketReceiver:
         self.info, self.header, self.live = info, header, live
         self._changed.notify_all()
 
-    def accept(self, record: Record, size: int, counters: ReceiverCounters) -> bool:
-        """Keep a record; False when one before it is missing and must be asked for."""
+    def accept(self, record: Record, size: int, counters: ReceiverCounters) -> None:
+        """Keep a record that is the next, or on a live edge a later one."""
         number = number_of(record)
-        if number < self.next_number:
-            counters.doubles += 1
-            return True
-        if number > self.next_number and not self.live:
-            return False
         if number > self.next_number:
             counters.gaps += 1
             counters.missing += number - self.next_number
@@ -212,7 +207,7 @@ class SocketReceiver:
         self.next_number = number + 1
         counters.received += 1
         if self._cancelled:
-            return True
+            return
         if self.policy != "block":
             self.consumed = self.next_number
             while len(self._items) >= self.capacity:
@@ -220,7 +215,6 @@ class SocketReceiver:
                 self.dropped += 1
         self._items.append((record, size))
         self._changed.notify_all()
-        return True
 
     def end(self, number: int, error: BaseException | None) -> bool:
         """Note the end of the stream, or its error; False when a record before it is missing."""
@@ -324,7 +318,7 @@ class ReceiverLink:
         try:
             topic, header, buffers = unpack([frame.buffer for frame in frames], SIGNAL_DECODER)
             if isinstance(header, FrameHeader | TrackedHeader):
-                self._heed_record(self._codec.unpack(topic, header, buffers), sum(buffer.nbytes for buffer in buffers))
+                self._heed_record(topic, header, buffers)
             else:
                 with self.changed:
                     self._heed_signal(header)
@@ -334,14 +328,21 @@ class ReceiverLink:
         self._heard_s = self._clock.monotonic_s()
         self._connected = True
 
-    def _heed_record(self, record: Record, size: int) -> None:
-        record = self._in_our_time(record)
+    def _heed_record(self, topic: str, header: FrameHeader | TrackedHeader, buffers: list[memoryview]) -> None:
+        number = header.frame.sequence
         with self.changed:
             session = self._session
             if session is None or session.info is None:
                 return  # of a session before this one
-            if not session.accept(record, size, self.counters):
+            if number < session.next_number:
+                self.counters.doubles += 1
+                return  # unread, for what has a memory must not see it twice
+            if number > session.next_number and not session.live:
                 self._ask_again(session)
+                return
+        record = self._in_our_time(self._codec.unpack(topic, header, buffers))
+        with self.changed:
+            session.accept(record, sum(buffer.nbytes for buffer in buffers), self.counters)
 
     def _heed_signal(self, header: Header) -> None:
         session = self._session

@@ -67,6 +67,7 @@ class _Message:
     number: int
     size: int
     parts: Parts
+    stands_alone: bool = True
 
 
 class SocketSender:
@@ -181,9 +182,13 @@ class SocketSender:
 
     # What follows is called by the link, in its thread, with the lock held.
 
-    def serves(self, number: int) -> bool:
-        """Whether the stream can go on from this number without being made anew."""
-        return self.policy != "block" or self._available_from <= number <= self._next_number
+    def serves(self, number: int, *, newcomer: bool) -> bool:
+        """Whether the stream can go on from this number without being made anew, for one who may know nothing of it."""
+        if self.policy != "block":
+            return True
+        first = next((each for each in [*self._unacknowledged, *self._to_send_again] if each.number >= number), None)
+        readable = first is None or first.stands_alone or not newcomer
+        return readable and self._available_from <= number <= self._next_number
 
     def go_on_from(self, number: int) -> int:
         """Send what comes from this number on, again if need be; how many messages that are."""
@@ -286,6 +291,7 @@ class SenderLink:
         self._session: SocketSender | None = None
         self._open: tuple[StreamInfo, RunHeader] | None = None
         self._peer: tuple[bytes, str, int] | None = None
+        self._served = ""
         self._want: Want | None = None
         self._wanted: int | None = None
         self._heard_s = float("-inf")
@@ -335,7 +341,7 @@ class SenderLink:
         with self.changed:
             self._session = session
             self._open = (info, header)
-            if self._want is not None and not session.serves(self._want.next):
+            if self._want is not None and not session.serves(self._want.next, newcomer=True):
                 session.abandon()  # it has changed its mind meanwhile; wait_for_want says to what
             else:
                 self._wanted = None
@@ -380,7 +386,8 @@ class SenderLink:
             return
         if peer != self._peer:
             self._peer = peer
-            self._serve(want)
+            newcomer, self._served = self._served != want.receiver, want.receiver
+            self._serve(want, newcomer=newcomer)
         elif self._session is not None:
             self._session.acknowledge(want.consumed)
         self._answer(want, now_s)
@@ -392,10 +399,10 @@ class SenderLink:
         wall_s = self._clock.wall_s()
         self._send(pack(TOPIC, Heartbeat(want_sent_s=want.sent_s, want_received_s=wall_s, sent_s=wall_s)))
 
-    def _serve(self, want: Want) -> None:
+    def _serve(self, want: Want, *, newcomer: bool) -> None:
         """Begin with, or go on for, a receiver that is new or has reconnected."""
         session = self._session
-        if session is not None and not session.cancelled and session.serves(want.next):
+        if session is not None and not session.cancelled and session.serves(want.next, newcomer=newcomer):
             self.counters.sent_again += session.go_on_from(want.next)
             session.acknowledge(want.consumed)
             session.greeting_due = True
@@ -463,7 +470,8 @@ class SenderLink:
 
     def _message_of(self, record: Record) -> _Message:
         parts = self._codec.pack(record, self._epoch)
-        return _Message(number_of(record), sum(memoryview(part).nbytes for part in parts), parts)
+        size = sum(memoryview(part).nbytes for part in parts)
+        return _Message(number_of(record), size, parts, self._codec.pictures.stands_alone)
 
     def _send(self, parts: Parts) -> None:
         if self._peer is None:

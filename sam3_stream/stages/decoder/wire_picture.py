@@ -20,6 +20,8 @@ from sam3_stream.transport.wire_format import MalformedMessageError, Parts, Pict
 class RawPictures:
     """Sends a `VideoPicture` as planes and any other picture as RGB; what arrives gives the same pixels to the bit."""
 
+    stands_alone = True
+
     def __init__(self) -> None:
         self._rgb = RgbPictures()
         self._chroma_locations = ChromaLocations()
