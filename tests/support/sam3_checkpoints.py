@@ -236,3 +236,49 @@ def small_model(seed: int, calibration: Calibration, resolution: int = 112) -> S
 def calibrated_model(seed: int = 9, resolution: int = 112) -> Sam3VideoModel:
     """One of the calibrated models; shared between callers, so copy it before changing it."""
     return small_model(seed, CALIBRATIONS[seed], resolution)
+
+
+def smooth_picture(number: int, width: int = 160, height: int = 96) -> np.ndarray:
+    """Frame `number` of an endless clip of slow colour gradients: uint8 (height, width, 3), RGB."""
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    picture = np.empty((height, width, 3), np.float32)
+    picture[..., 0] = 128 + 100 * np.sin((x + 0.5 * number) / 50)
+    picture[..., 1] = 128 + 100 * np.sin((y - 0.25 * number) / 35)
+    picture[..., 2] = 128 + 80 * np.cos((x - y + 0.25 * number) / 60)
+    return picture.clip(0, 255).astype(np.uint8)
+
+
+@lru_cache(maxsize=1)
+def smooth_model(seed: int = 2, resolution: int = 168) -> Sam3VideoModel:
+    """A model whose masks follow colour on a coarse scale, so that they should not depend much on the resolution.
+
+    Random weights give masks that are noise at the scale of a patch, which no two resolutions share. Here the patch
+    embedding sees the mean colour, upsampling is even, and attention over positions counts for less. Objects are always
+    there, and the second proposal always wins.
+    """
+    model = small_model(seed, Calibration(5.6829, 1.0, 1000.0), resolution)
+    trunk, tracker = model.detector_model.vision_encoder.backbone, model.tracker_model
+    decoder = tracker.mask_decoder
+    with torch.no_grad():
+        patch = trunk.embeddings.patch_embeddings.projection.weight
+        patch.copy_((patch.sum(dim=(2, 3), keepdim=True) / PATCH**2).expand_as(patch))
+        trunk.embeddings.position_embeddings.zero_()
+        for layer in trunk.layers:
+            layer.attention.o_proj.weight *= 0.1
+            layer.mlp.fc2.weight *= 0.3
+        for level in model.tracker_neck.fpn_layers:
+            center = 3 * level.proj2.weight[:, :, 1:2, 1:2]
+            level.proj2.weight.copy_(torch.nn.functional.pad(center, (1, 1, 1, 1)))
+        upsampling = [layer for level in model.tracker_neck.fpn_layers for layer in level.scale_layers]
+        for layer in [*upsampling, decoder.upscale_conv1, decoder.upscale_conv2]:
+            if isinstance(layer, nn.ConvTranspose2d):
+                layer.weight.copy_(2 * layer.weight.mean(dim=(2, 3), keepdim=True).expand_as(layer.weight))
+        for block in decoder.transformer.layers:
+            block.cross_attn_image_to_token.o_proj.weight *= 0.2
+        for block in tracker.memory_attention.layers:
+            block.self_attn.o_proj.weight *= 0.2
+            block.linear2.weight *= 0.3
+        head = decoder.iou_prediction_head.proj_out
+        head.weight *= 0.1
+        head.bias.copy_(torch.tensor([0.0, 0.0, 5.0, 0.0]))
+    return model

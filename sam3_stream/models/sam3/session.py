@@ -319,9 +319,13 @@ class _FrameStep:
         if not prompts:
             return None
         device = self._features.embedding_1chw.device
-        masks = torch.cat([mask_on_square(prompt, self._tables.resolution, device) for prompt in prompts])
-        slots = [self._slot(prompt) for prompt in prompts]
-        return self._tracker.take_mask(self._features, self._tables, slots, masks)
+
+        def take(start: int, stop: int) -> Tracked:
+            part = prompts[start:stop]
+            masks = torch.cat([mask_on_square(prompt, self._tables.resolution, device) for prompt in part])
+            return self._tracker.take_mask(self._features, self._tables, [self._slot(prompt) for prompt in part], masks)
+
+        return concatenate(self._tracker.batches.run(len(prompts), take))
 
     def _click(self, prompts: Sequence[ObjectPrompt]) -> Tracked | None:
         """Decode clicks and boxes; prompts with equally many points that start or refine alike run together."""
@@ -329,7 +333,13 @@ class _FrameStep:
         for prompt in prompts:
             points = len(prompt.points_n2) + 2 * (prompt.box_xyxy is not None)
             groups.setdefault((points, self._refines(prompt)), []).append(prompt)
-        parts = [self._click_group(group, refine) for (_, refine), group in groups.items()]
+        parts: list[Tracked] = []
+        for (_, refine), group in groups.items():
+
+            def click(start: int, stop: int, group: list[ObjectPrompt] = group, refine: bool = refine) -> Tracked:
+                return self._click_group(group[start:stop], refine)
+
+            parts += self._tracker.batches.run(len(group), click)
         return concatenate(parts) if parts else None
 
     def _refines(self, prompt: ObjectPrompt) -> bool:

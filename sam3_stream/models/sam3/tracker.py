@@ -59,7 +59,7 @@ class ObjectTracker:
     ) -> None:
         self._network = network
         self._multimask_max_points = multimask_max_points
-        self._batches = batches
+        self.batches = batches
         self.bank = bank
         self.memory_attention = MemoryAttention(network)
         self.mask_decoder = MaskDecoder(network)
@@ -76,7 +76,7 @@ class ObjectTracker:
             def propagate(start: int, stop: int, group: MemoryGroup = group) -> Tracked:
                 return self._propagate(features, tables, begun, _part(group, start, stop))
 
-            results += self._batches.run(len(group.slots_n), propagate)
+            results += self.batches.run(len(group.slots_n), propagate)
         return concatenate(results)
 
     def _propagate(
@@ -202,7 +202,7 @@ class ObjectTracker:
             scores = decoded.scores_n[start:stop]
             return self.memory_encoder.encode(features, masks, scores, tables, binarize=binarize)
 
-        memories = torch.cat(self._batches.run(len(tracked.slots), encode))
+        memories = torch.cat(self.batches.run(len(tracked.slots), encode))
         self.bank.write(tracked.slots, memories, decoded.pointers_nc, conditioning_n)
         slots = torch.tensor(tracked.slots, device=memories.device)
         self.bank.logits_shw[slots] = decoded.logits_nhw

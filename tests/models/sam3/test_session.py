@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sam3_stream.core.errors import CapacityError, PromptError
-from sam3_stream.core.prompts import ObjectPrompt, TextPrompt
+from sam3_stream.core.prompts import ObjectPrompt
 from sam3_stream.core.records import EncodedFrame, TrackedFrame
 from sam3_stream.models.sam3 import Sam3Model, TrackerOptions, load_sam3
 from sam3_stream.models.sam3.mask_decoder import MaskDecoder
@@ -281,9 +281,3 @@ def test_closing_twice_is_fine(model: Sam3Model):
     run(model, session, 0, 1, clicks(1, (20, 20)))
     session.close()
     session.close()
-
-
-def test_phrases_are_refused_at_once_or_understood(model: Sam3Model):
-    """Until phrases are there, a phrase is refused before anything starts."""
-    with pytest.raises(PromptError, match="phrases"):
-        model.check_prompt(TextPrompt(text="dog"))
