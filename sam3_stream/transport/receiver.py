@@ -18,12 +18,12 @@ import zmq
 
 from sam3_stream.core.clock import Clock, SystemClock
 from sam3_stream.core.errors import RunError
-from sam3_stream.core.records import EncodedFrame, Frame, RunHeader, StreamInfo, TrackedFrame
+from sam3_stream.core.records import RunHeader, StreamInfo
 from sam3_stream.runtime.channel import Cancelled, EndOfStream, OverflowPolicy
 from sam3_stream.transport.clock_offset import ClockOffset
 from sam3_stream.transport.endpoint import Endpoint
-from sam3_stream.transport.records import Record, RecordCodec
-from sam3_stream.transport.sender import TURNS_A_HEARTBEAT, number_of
+from sam3_stream.transport.records import Record, RecordCodec, frame_of_record, marked, with_frame
+from sam3_stream.transport.sender import TURNS_A_HEARTBEAT
 from sam3_stream.transport.signals import (
     SIGNAL_DECODER,
     TOPIC,
@@ -66,6 +66,8 @@ class ReceiverCounters:
 class SocketReceiver:
     """The consumer side of a channel whose producer is another process; see `runtime.channel.Channel`.
 
+    On a live edge the first frame after an interruption is marked as a discontinuity, whatever is dropped meanwhile.
+
     Made by `ReceiverLink.begin`.
 
     Args:
@@ -96,7 +98,9 @@ class SocketReceiver:
         self._ended = False
         self._error: BaseException | None = None
         self._cancelled = False
-        self._gap_before_next = False
+        self._opened = False
+        self._begun = False
+        self._interrupted = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -187,7 +191,7 @@ class SocketReceiver:
         record, size = self._items.popleft()
         self.freed_bytes += size
         if self.policy == "block":
-            self.consumed = number_of(record) + 1
+            self.consumed = frame_of_record(record).sequence + 1
         return record
 
     # What follows is called by the link, in its thread, with the lock held.
@@ -195,15 +199,19 @@ class SocketReceiver:
     def open(self, info: StreamInfo, header: RunHeader, live: bool) -> None:
         """Note what stream this is."""
         self.info, self.header, self.live = info, header, live
+        self._interrupted = live and (self._opened or self._interrupted)
+        self._opened = True
         self._changed.notify_all()
 
     def accept(self, record: Record, size: int, counters: ReceiverCounters) -> None:
         """Keep a record that is the next, or on a live edge a later one."""
-        number = number_of(record)
+        number = frame_of_record(record).sequence
         if number > self.next_number:
             counters.gaps += 1
             counters.missing += number - self.next_number
+        if self._interrupted or (number > self.next_number and not self._begun):
             record = marked(record)
+        self._begun, self._interrupted = True, False
         self.next_number = number + 1
         counters.received += 1
         if self._cancelled:
@@ -211,8 +219,9 @@ class SocketReceiver:
         if self.policy != "block":
             self.consumed = self.next_number
             while len(self._items) >= self.capacity:
-                self._items.popleft()
+                dropped, _ = self._items.popleft()
                 self.dropped += 1
+                record = marked(record) if frame_of_record(dropped).discontinuity else record
         self._items.append((record, size))
         self._changed.notify_all()
 
@@ -380,7 +389,7 @@ class ReceiverLink:
 
     def _in_our_time(self, record: Record) -> Record:
         """The record with its capture time on this machine's clock."""
-        frame: Frame = record.frame if isinstance(record, EncodedFrame | TrackedFrame) else record
+        frame = frame_of_record(record)
         if frame.capture_time_s is None or not self.clock_offset.matters:
             return record
         return with_frame(record, replace(frame, capture_time_s=frame.capture_time_s - self.clock_offset.offset_s))
@@ -427,14 +436,3 @@ class ReceiverLink:
         if self._said is None or (state[0], state[3]) != (self._said[0], self._said[3]):
             return True
         return state[2] != self._said[2] and self.wants_to_acknowledge(session)
-
-
-def with_frame(record: Record, frame: Frame) -> Record:
-    """The record with another frame in it."""
-    return replace(record, frame=frame) if isinstance(record, EncodedFrame | TrackedFrame) else frame
-
-
-def marked(record: Record) -> Record:
-    """The record, marked as coming after a gap."""
-    frame: Frame = record.frame if isinstance(record, EncodedFrame | TrackedFrame) else record
-    return with_frame(record, replace(frame, discontinuity=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -41,6 +41,21 @@ from sam3_stream.transport.wire_format import (
 
 Record = Frame | EncodedFrame | TrackedFrame
 MaskEncoding = Literal["rle", "bits"]
+
+
+def frame_of_record(record: Record) -> Frame:
+    """The frame in a record, whose sequence number is the record's number on every edge that it crosses."""
+    return record.frame if isinstance(record, EncodedFrame | TrackedFrame) else record
+
+
+def with_frame(record: Record, frame: Frame) -> Record:
+    """The record with another frame in it."""
+    return replace(record, frame=frame) if isinstance(record, EncodedFrame | TrackedFrame) else frame
+
+
+def marked(record: Record) -> Record:
+    """The record, marked as coming after a discontinuity."""
+    return with_frame(record, replace(frame_of_record(record), discontinuity=True))
 
 
 @dataclass(frozen=True)

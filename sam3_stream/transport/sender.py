@@ -18,10 +18,10 @@ import msgspec
 import zmq
 
 from sam3_stream.core.clock import Clock, SystemClock
-from sam3_stream.core.records import EncodedFrame, Frame, RunHeader, StreamInfo, TrackedFrame
+from sam3_stream.core.records import RunHeader, StreamInfo
 from sam3_stream.runtime.channel import Cancelled, OverflowPolicy
 from sam3_stream.transport.endpoint import Endpoint
-from sam3_stream.transport.records import Record, RecordCodec
+from sam3_stream.transport.records import Record, RecordCodec, frame_of_record, marked
 from sam3_stream.transport.signals import (
     TOPIC,
     WANT_DECODER,
@@ -123,7 +123,7 @@ class SocketSender:
             Cancelled: The edge was cancelled, or the stream must be made anew from an earlier place.
             RuntimeError: It was closed.
         """
-        if number_of(record) < self._first_number:
+        if frame_of_record(record).sequence < self._first_number:
             return  # made only to get to the one that was asked for
         with self._changed:
             while True:
@@ -138,8 +138,9 @@ class SocketSender:
                 if self.policy == "block":
                     self._changed.wait()
                 else:
-                    self._waiting.popleft()
+                    dropped = self._waiting.popleft()
                     self.dropped += 1
+                    record = marked(record) if frame_of_record(dropped).discontinuity else record
             self._waiting.append(record)
         self._link.wake()
 
@@ -471,7 +472,7 @@ class SenderLink:
     def _message_of(self, record: Record) -> _Message:
         parts = self._codec.pack(record, self._epoch)
         size = sum(memoryview(part).nbytes for part in parts)
-        return _Message(number_of(record), size, parts, self._codec.pictures.stands_alone)
+        return _Message(frame_of_record(record).sequence, size, parts, self._codec.pictures.stands_alone)
 
     def _send(self, parts: Parts) -> None:
         if self._peer is None:
@@ -480,9 +481,3 @@ class SenderLink:
             self._thread.socket.send_multipart([self._peer[0], *parts], zmq.NOBLOCK, copy=False)
         except zmq.ZMQError:
             self._peer = None  # its connection is gone; it will be back under another identity
-
-
-def number_of(record: Record) -> int:
-    """A record's number on every edge that it crosses: the sequence number of its frame."""
-    frame: Frame = record.frame if isinstance(record, EncodedFrame | TrackedFrame) else record
-    return frame.sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -91,13 +92,34 @@ def test_live_policies_keep_the_newest_and_account_for_every_frame(address, poli
         assert writing.dropped + reading.dropped + len(frames) == 500
 
 
-def test_a_gap_is_marked_on_the_frame_behind_it(ipc):
-    with sender_link(ipc, policy="latest") as sender, receiver_link(ipc, policy="drop_oldest") as receiver:
-        writing, reading = begin(sender, receiver)
-        for sequence in (0, 7):
-            writing.put(a_frame(sequence))
-            assert reading.get(10).sequence == sequence
+def plain(sequence, discontinuity=False):
+    return replace(a_frame(sequence), discontinuity=discontinuity)
+
+
+def test_missing_frames_are_counted_and_only_interruptions_marked(ipc):
+    with receiver_link(ipc, policy="drop_oldest") as receiver:
+        with sender_link(ipc, policy="latest") as sender:
+            writing, reading = begin(sender, receiver)
+            for sequence in (0, 7):
+                writing.put(plain(sequence))
+                assert not reading.get(10).discontinuity, "what the policy leaves out is no interruption"
         assert (receiver.counters.gaps, receiver.counters.missing) == (1, 6)
+        with sender_link(ipc, policy="latest") as sender:
+            assert sender.wait_for_want(10) == 8
+            writing = sender.begin(8, INFO, HEADER)
+            writing.put(plain(8))
+            assert reading.get(10).discontinuity, "another sender: nobody knows what was missed"
+
+
+def test_a_mark_outlives_the_frame_that_carried_it(ipc):
+    with sender_link(ipc, policy="latest") as sender, receiver_link(ipc, policy="latest") as receiver:
+        writing, reading = begin(sender, receiver)
+        writing.put(plain(0, discontinuity=True))
+        for sequence in range(1, 50):
+            writing.put(plain(sequence))
+        writing.close()
+        eventually(lambda: reading._ended)
+        assert reading.get(10).discontinuity
 
 
 def test_an_error_comes_after_the_records_with_its_kind_and_words(address):
