@@ -16,7 +16,7 @@ from tests.support.watching import Watching, wait_until
 @pytest.mark.parametrize(
     ("events", "duration_s"),
     [
-        pytest.param(8, 24.0, id="8 events"),
+        pytest.param(6, 12.0, id="6 events"),
         pytest.param(60, 600.0, id="60 events", marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
     ],
 )

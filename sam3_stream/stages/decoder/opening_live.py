@@ -45,7 +45,10 @@ def open_live(config: LiveSourceConfig) -> InputContainer:
             "fpsprobesize": "0",  # nobody needs the average rate before the first picture
         }
         return _open(config, "rtsp", options, _NO_READ_TIMEOUT)
-    options["rw_timeout"] = str(round(config.read_timeout_s * 1e6))
+    options |= {
+        "rw_timeout": str(round(config.read_timeout_s * 1e6)),
+        "analyzeduration": "2000000",  # or FFmpeg waits five seconds for the sound that an RTMP stream may have
+    }
     return _open(config, None, options, config.read_timeout_s)
 
 

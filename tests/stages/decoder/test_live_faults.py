@@ -116,7 +116,7 @@ def test_corrupt_bytes_never_crash_and_never_pass_for_good_pictures(camera):
     with Watching(server.url(port=proxy.port)) as watching:
         watching.wait_for_frames(10)
         proxy.corrupt_rate = 0.0005
-        time.sleep(6)
+        time.sleep(4)
         proxy.heal()
         watching.wait_for_frames(30)
         status = watching.decoder.status
@@ -129,9 +129,9 @@ def test_without_waiting_for_key_frames_damaged_pictures_pass_and_are_counted(ca
     with Watching(server.url(port=proxy.port), wait_for_key_frame=False) as watching:
         watching.wait_for_frames(10)
         proxy.corrupt_rate = 0.0005
-        time.sleep(4)
+        time.sleep(3)
         proxy.heal()
-        watching.wait_for_frames(30)
+        watching.wait_for_frames(20)
         assert watching.decoder.status.dropped["no_key_frame"] == 0
 
 
@@ -152,7 +152,7 @@ def test_a_delay_makes_pictures_late_and_nothing_else(camera):
     with Watching(server.url(port=proxy.port)) as watching:
         watching.wait_for_frames(20)
         proxy.delay_s = 0.3
-        watching.wait_for_frames(40)
+        watching.wait_for_frames(15)
         assert watching.decoder.status.connections == 1
     assert_time_goes_forward(watching)
 

@@ -71,7 +71,7 @@ def test_a_real_rtsp_server_receives_every_frame_that_was_sent():
 def test_a_real_rtmp_server_receives_the_picture_with_the_object_drawn(tmp_path: Path):
     with RtmpServer(tmp_path) as server, Streaming(quick(server.url("/live/annotated"))):
         wait_until(lambda: server.publishes("annotated"))
-        with av.open(server.url("/live/annotated"), timeout=10) as viewer:
+        with av.open(server.url("/live/annotated"), options={"analyzeduration": "1000000"}, timeout=10) as viewer:
             images = [
                 frame.to_ndarray(format="rgb24") for _, frame in zip(range(40), viewer.decode(video=0), strict=False)
             ]
@@ -105,7 +105,7 @@ def test_a_server_that_hangs_holds_up_nobody_and_leaves_nothing_behind():
             proxy.stalled = True  # the server's answers to a new connection will not come either
             proxy.cut()
             time.sleep(4)
-            assert sink.lost_frames > 50
+            assert sink.lost_frames > 20
             proxy.heal()
             before = server.received("/annotated")[0]
             wait_until(lambda: server.received("/annotated")[0] > before + 10)
