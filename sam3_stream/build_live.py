@@ -10,6 +10,7 @@ from types import TracebackType
 
 from sam3_stream.build import prompt_of
 from sam3_stream.config.live import LiveJobConfig, LiveSinkConfig, PushConfig, SegmentsConfig, StreamConfig
+from sam3_stream.config.models import ZeroMqConfig
 from sam3_stream.core.errors import Sam3StreamError, SinkError, StreamError
 from sam3_stream.core.masks_format import run_header
 from sam3_stream.core.records import EncodedFrame, Frame
@@ -24,6 +25,7 @@ from sam3_stream.stages.decoder.opening_live import display_address
 from sam3_stream.stages.memory_tracker import LiveTracker
 from sam3_stream.stages.sinks import MasksSink, OverlaySink, PushSink, RedactSink, SegmentsSink, Sink
 from sam3_stream.stages.sinks.meter import MeterSink
+from sam3_stream.stages.sinks.zeromq import ZeroMqSink
 
 _QUEUE_SIZE = 2
 
@@ -216,6 +218,8 @@ _FILE_SINKS: dict[str, tuple[str, Callable[[Path], Sink]]] = {
 def _sink_of(config: LiveSinkConfig) -> Sink:
     if isinstance(config, PushConfig):
         return PushSink(config.url, kbps=config.kbps)
+    if isinstance(config, ZeroMqConfig):
+        return ZeroMqSink(config.address, keys=config.keys, masks=config.masks)
     assert isinstance(config, SegmentsConfig)
     suffix, open_file = _FILE_SINKS[config.content]
     return SegmentsSink(

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from sam3_stream.config.base import Config
-from sam3_stream.config.models import ModelConfig, PromptConfig
+from sam3_stream.config.models import ModelConfig, PromptConfig, ZeroMqConfig
 
 _SOURCE_SCHEMES = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "rtp", "tcp")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -83,7 +83,7 @@ class PushConfig(Config):
         return _check_address(_expand(url), ("rtsp", "rtsps", "rtmp", "rtmps"))
 
 
-LiveSinkConfig = Annotated[SegmentsConfig | PushConfig, Field(discriminator="type")]
+LiveSinkConfig = Annotated[SegmentsConfig | PushConfig | ZeroMqConfig, Field(discriminator="type")]
 
 
 class StreamConfig(Config):
