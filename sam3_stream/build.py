@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -35,9 +36,11 @@ from sam3_stream.core.records import MaskArray, RunHeader, StreamInfo
 from sam3_stream.models.loading import load_model
 from sam3_stream.models.protocols import VideoModel
 from sam3_stream.runtime.pipeline import Pipeline
+from sam3_stream.runtime.worker import Stage
 from sam3_stream.stages.decoder import FrameSource, open_backward, open_source
+from sam3_stream.stages.decoder.realtime import RealtimeSource
 from sam3_stream.stages.encoder import ImageEncoder
-from sam3_stream.stages.memory_tracker import MemoryTracker
+from sam3_stream.stages.memory_tracker import MemoryTracker, RateControlledTracker, RateGate
 from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
 from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink, Sink
@@ -87,6 +90,7 @@ class Job:
         except BaseException:
             self._source.close()
             raise
+        self.rate: RateGate | None = None  # of the pass that tracks, once it has been built
         self._control = open_control(config.control)
         self._scratch = tempfile.TemporaryDirectory(prefix="sam3_stream-")
 
@@ -146,8 +150,26 @@ class Job:
         if self._control is not None:
             self._control.controlled = tracker
         encoder = ImageEncoder(self._model, first_sequence=0 if resume is None else resume.checkpoint.first_sequence)
-        pipeline = Pipeline(self._source, [encoder, tracker], header=self.header, sinks=self._sinks)
+        live = self._config.source.realtime
+        self.rate = self._rate_gate()
+        stages: list[Stage] = [encoder, tracker]
+        if self.rate is not None:
+            stages = [RateControlledTracker(tracker, self.rate)]
+        pipeline = Pipeline(
+            RealtimeSource(self._source) if live else self._source,
+            stages,
+            header=self.header,
+            sinks=self._sinks,
+            policy="latest" if live else "block",
+            on_demand=live and self.rate is not None,  # the gate has a queue of its own
+        )
         return Pass("tracking", pipeline, expected_frames(self._config.source, self.info))
+
+    def _rate_gate(self) -> RateGate | None:
+        if self._config.target_fps is None:
+            return None
+        name = self._config.source.path.name
+        return RateGate(self._config, self._model, live=self._config.source.realtime, stream_id=name)
 
     def _checkpoint_store(self) -> CheckpointStore | None:
         path = self._masks_path()
@@ -231,7 +253,7 @@ def prompt_of(config: PromptConfig) -> Prompt:
     Raises:
         PromptError: The prompt makes no sense, or the mask cannot be read.
     """
-    common = {"time_s": config.time_s, "name": config.name}
+    common: Any = {"time_s": config.time_s, "name": config.name}
     if isinstance(config, ClickConfig):
         return PointPrompt(x=config.x, y=config.y, positive=config.positive, **common)
     if isinstance(config, BoxConfig):
@@ -262,11 +284,11 @@ def read_mask(path: Path) -> MaskArray:
 def sink_of(config: SinkConfig, job: JobConfig) -> Sink:
     """The sink that a config names."""
     force = job.force or job.resume
-    sound = {"audio_from": job.source.path, "start_s": job.source.start_s}
+    sound: Any = {"audio_from": job.source.path, "start_s": job.source.start_s}
     if isinstance(config, ZeroMqConfig):
         return ZeroMqSink(config.address, keys=config.keys, masks=config.masks)
     if isinstance(config, OverlayConfig):
-        return OverlaySink(config.path, force=force, **sound)
+        return OverlaySink(config.path, force=force, show_rate=config.show_rate, **sound)
     if isinstance(config, MasksConfig):
         return MasksSink(config.path, force=job.force, resume=job.resume)
     if isinstance(config, DavisConfig):

@@ -69,6 +69,31 @@ def track(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the masks file of a killed run ends.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    target_fps: Annotated[
+        float | None,
+        typer.Option(metavar="FPS", help="Come out with so many frames a second, at what quality that leaves."),
+    ] = None,
+    realtime: Annotated[
+        bool, typer.Option("--realtime", help="Play the file like a camera; what there is no time for is lost.")
+    ] = False,
+    min_resolution: Annotated[
+        int | None, typer.Option(metavar="PX", help="Never show the model a picture with a shorter side of less.")
+    ] = None,
+    max_skip: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Most frames in a row that may go without the model; 4 if not given."),
+    ] = None,
+    max_latency_ms: Annotated[
+        float | None, typer.Option(metavar="MS", help="With --realtime: later frames are lost; 500 if not given.")
+    ] = None,
+    give_up: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="The order of detection, resolution and skip; leave out to keep."),
+    ] = None,
+    carry: Annotated[
+        str | None, typer.Option(help="Masks of skipped frames: propagated (the default) or held.")
+    ] = None,
+    show_rate: Annotated[bool, typer.Option("--show-rate", help="Write the rate's facts onto the overlay.")] = False,
     quiet: QuietOption = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite outputs that exist.")] = False,
 ) -> None:
@@ -84,19 +109,31 @@ def track(
         *({"type": "text", "text": each} for each in text or ()),
     ]
     outputs = {"overlay": overlay, "masks": masks, "davis": davis, "cutout": cutout, "redact": redact}
-    sinks = [{"type": kind, "path": path} for kind, path in outputs.items() if path is not None]
+    sinks: list[dict[str, Any]] = [{"type": kind, "path": path} for kind, path in outputs.items() if path is not None]
+    for sink in sinks:
+        if sink["type"] == "overlay":
+            sink["show_rate"] = show_rate
+    limits = {
+        "target_fps": target_fps,
+        "min_resolution": min_resolution,
+        "max_skip": max_skip,
+        "max_latency_ms": max_latency_ms,
+        "give_up": None if give_up is None else [each.strip() for each in give_up.split(",")],
+        "carry": carry,
+    }
     if not sinks:
         raise ConfigError(
             "there is no output; say where the result goes with --overlay, --masks, --davis, --cutout or --redact"
         )
     tree: dict[str, Any] = {
-        "source": {"path": source, "start_s": start, "end_s": end, "max_frames": max_frames},
+        "source": {"path": source, "start_s": start, "end_s": end, "max_frames": max_frames, "realtime": realtime},
         "model": {"name": model, "device": device},
         "prompts": prompts,
         "sinks": sinks,
         "backward": backward,
         "resume": resume,
         "force": force,
+        **{name: value for name, value in limits.items() if value is not None},
     }
     _run(parse_config(tree, where="arguments"), quiet)
 

@@ -83,4 +83,5 @@ def _with_lines(
 
 def _objects_in(tracked: TrackedFrame) -> str:
     present = len(tracked.present)
-    return f"{present} object{'' if present == 1 else 's'}"
+    rate = "" if tracked.rate is None else f", {tracked.rate}"
+    return f"{present} object{'' if present == 1 else 's'}{rate}"

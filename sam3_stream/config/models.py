@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from sam3_stream.config.base import Config
 from sam3_stream.config.processes import ProcessesConfig
+from sam3_stream.config.rate import RateConfig
 
 
 class SourceConfig(Config):
@@ -18,6 +19,7 @@ class SourceConfig(Config):
     start_s: float | None = Field(None, ge=0, description="Start here, in seconds from the beginning of the video.")
     end_s: float | None = Field(None, gt=0, description="End before this time, in seconds.")
     max_frames: int | None = Field(None, ge=1, description="Stop after this many frames.")
+    realtime: bool = Field(False, description="Play the file like a camera: frames that there is no time for are lost.")
 
     @model_validator(mode="after")
     def _check_window(self) -> SourceConfig:
@@ -79,6 +81,7 @@ class OverlayConfig(Config):
 
     type: Literal["overlay"] = "overlay"
     path: Path
+    show_rate: bool = Field(False, description="Write what rate control does onto every frame.")
 
 
 class MasksConfig(Config):
@@ -133,7 +136,7 @@ class ControlConfig(Config):
     keys: Path | None = Field(None, description="Folder of keys that 'sam3-stream keys' made.")
 
 
-class JobConfig(Config):
+class JobConfig(RateConfig):
     """One tracking job from a file to its outputs."""
 
     source: SourceConfig
@@ -161,6 +164,19 @@ class JobConfig(Config):
     def _check_resume(self) -> JobConfig:
         if self.resume and not any(isinstance(sink, MasksConfig) for sink in self.sinks):
             raise ValueError("resume needs a masks output: the masks file says how far the killed run came")
+        return self
+
+    @model_validator(mode="after")
+    def _check_rate(self) -> JobConfig:
+        named = "target_fps" if self.target_fps is not None else "source.realtime" if self.source.realtime else None
+        others = {
+            "backward": self.backward,
+            "resume": self.resume,
+            "several process groups": self.target_fps is not None and len(self.processes.groups) > 1,
+        }
+        wrong = [other for other, asked in others.items() if asked]
+        if named is not None and wrong:
+            raise ValueError(f"{named} does not go with {wrong[0]}: which frames the model sees depends on the time")
         return self
 
     @model_validator(mode="after")

@@ -93,9 +93,14 @@ class RateSettings:
         While the model works on one frame the next ones wait here: as many as can still be emitted in time, or as a
         network delivers at once after having held them back.
         """
-        if math.isinf(self.max_latency_s):
-            return 2
-        return max(2, math.ceil(max(self.max_latency_s, _BURST_S) * self.target_fps) + 1)
+        return queue_frames(self.target_fps, self.max_latency_s)
+
+
+def queue_frames(target_fps: float, max_latency_s: float) -> int:
+    """See `RateSettings.queue_frames`, which needs no resolutions."""
+    if math.isinf(max_latency_s):
+        return 2
+    return max(2, math.ceil(max(max_latency_s, _BURST_S) * target_fps) + 1)
 
 
 def build_ladder(settings: RateSettings) -> tuple[Setting, ...]:

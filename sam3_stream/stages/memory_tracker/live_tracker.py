@@ -18,6 +18,8 @@ from sam3_stream.models.protocols import VideoModel
 from sam3_stream.runtime.channel import Channel
 from sam3_stream.stages.memory_tracker.kept_prompts import KeptPrompts
 from sam3_stream.stages.memory_tracker.memory_tracker import MemoryTracker
+from sam3_stream.stages.memory_tracker.rate_controlled_tracker import run_gated
+from sam3_stream.stages.memory_tracker.rate_gate import RateGate
 
 
 class LiveTracker:
@@ -32,6 +34,7 @@ class LiveTracker:
         encode: Encodes a frame; may wait for its turn on a model that is shared.
         prompts: Prompts known at the start, in pixels of the first frame.
         max_gap_s: How long an outage may be for ids to survive it, in seconds.
+        rate: Holds a frame rate; it then encodes, instead of `encode`. Without it the stream is tracked as it comes.
         clock: For the times that stages take; the machine's own when None.
 
     Attributes:
@@ -48,6 +51,7 @@ class LiveTracker:
         prompts: Sequence[Prompt] = (),
         *,
         max_gap_s: float = 30.0,
+        rate: RateGate | None = None,
         clock: Clock | None = None,
     ) -> None:
         for prompt in prompts:
@@ -63,6 +67,7 @@ class LiveTracker:
         self._sessions = 0
         self._tracker = MemoryTracker(model, ids=self._ids)
         self._prompt_ids: dict[int, str] = {}
+        self._rate = rate
         self._clock = clock or SystemClock()
         self._encoded_s = 0.0
         self.encode_s = 0.0
@@ -86,12 +91,24 @@ class LiveTracker:
             self._kept.forget(self._prompt_ids.get(object_id, ""))
             return self._tracker.remove(object_id)
 
+    @property
+    def rate(self) -> RateGate | None:
+        """What holds the frame rate; None when nothing does."""
+        return self._rate
+
     def run(self, inbox: Iterable[Frame], outbox: Channel[TrackedFrame]) -> None:
         """Track frames until there are no more.
 
         Raises:
             PromptError: A prompt known at the start does not fit the stream's first picture.
         """
+        if self._rate is None:
+            self._run_sessions(inbox, outbox)
+        else:
+            with contextlib.closing(self._rate.take_in(inbox)) as taken_in:
+                self._run_sessions(taken_in, outbox)
+
+    def _run_sessions(self, inbox: Iterable[Frame], outbox: Channel[TrackedFrame]) -> None:
         for session, frames in itertools.groupby(inbox, self._session_of):
             first = next(frames)
             size = (first.width, first.height)
@@ -99,9 +116,16 @@ class LiveTracker:
                 self._tracker = MemoryTracker(self._model, self._kept.begin_session(size), ids=self._ids)
             if session > 1:
                 first = replace(first, discontinuity=True)
-            encoded = (self._timed_encode(frame) for frame in itertools.chain([first], frames))
+            frames = itertools.chain([first], frames)
             with contextlib.suppress(PromptNotReachedError):  # a live stream may end at any time
-                self._tracker.run(encoded, _Outlet(lambda tracked: self._pass_on(tracked, outbox)))
+                self._run_session(frames, outbox)
+
+    def _run_session(self, frames: Iterable[Frame], outbox: Channel[TrackedFrame]) -> None:
+        outlet = _Outlet(lambda tracked: self._pass_on(tracked, outbox))
+        if self._rate is not None:
+            run_gated(self._tracker, self._rate, frames, outlet)
+        else:
+            self._tracker.run((self._timed_encode(frame) for frame in frames), outlet)
 
     def _timed_encode(self, frame: Frame) -> EncodedFrame:
         started_s = self._clock.monotonic_s()
@@ -111,7 +135,10 @@ class LiveTracker:
         return encoded
 
     def _pass_on(self, tracked: TrackedFrame, outbox: Channel[TrackedFrame]) -> None:
-        self.track_s += self._clock.monotonic_s() - self._encoded_s
+        if self._rate is None:
+            self.track_s += self._clock.monotonic_s() - self._encoded_s
+        else:
+            self.encode_s, self.track_s = self._rate.encode_s, self._rate.track_s
         self._prompt_ids = {each.object_id: each.prompt_id for each in tracked.objects}
         outbox.put(tracked)
 

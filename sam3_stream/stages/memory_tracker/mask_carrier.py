@@ -44,6 +44,11 @@ class MaskCarrier:
         """Whether there are masks to carry."""
         return self._tracked is not None
 
+    @property
+    def age(self) -> int:
+        """To how many frames the masks have been carried."""
+        return self._age
+
     def start(self, tracked: TrackedFrame) -> None:
         """Remember what the model made. Costs nothing until a frame is carried."""
         self._tracked = tracked

@@ -12,7 +12,7 @@ from sam3_stream.core.errors import PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import Prompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
-from sam3_stream.models.protocols import TrackingSession, VideoModel
+from sam3_stream.models.protocols import LooksForObjects, SkipsFrames, TrackingSession, VideoModel
 from sam3_stream.stages.memory_tracker.backward import EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
 from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
@@ -61,6 +61,7 @@ class MemoryTracker:
         self._resume = resume
         self._earlier = earlier
         self._journal = journal
+        self._session: TrackingSession | None = None
         self._last: TrackedFrame | None = None
         self._requests: queue.SimpleQueue[tuple[Prompt | int, Future[int]]] = queue.SimpleQueue()
 
@@ -81,6 +82,20 @@ class MemoryTracker:
         """Remove an object from the running stream, from any thread; a future of the first frame without it."""
         return self._request(object_id)
 
+    @property
+    def looking(self) -> LooksForObjects | None:
+        """The running session if it looks for objects from time to time; for the tracker's own thread."""
+        return _looking(self._session)
+
+    def expects(self, frame: Frame) -> bool:
+        """Whether a prompt or a request waits that is to take effect on this frame."""
+        journalled = self._journal is not None and self._journal.expects(frame.sequence)
+        return journalled or not self._requests.empty() or self._schedule.expects(frame.time_s)
+
+    def move(self, carried: TrackedFrame) -> None:
+        """Tell the session, if it wants to know, where the objects are likely to be on the frame that comes next."""
+        _move(self._session, carried)
+
     def status(self) -> dict[str, Any]:
         """The last frame's number and time, and its objects, in values that JSON knows; from any thread."""
         last = self._last
@@ -98,7 +113,7 @@ class MemoryTracker:
         Raises:
             PromptNotReachedError: The stream ended before the time of a prompt.
         """
-        session = self._model.open_session(self._ids.new)
+        session = self._session = self._model.open_session(self._ids.new)
         try:
             if self._resume is not None:
                 self._go_on(self._resume, session, inbox, outbox)
@@ -109,6 +124,7 @@ class MemoryTracker:
                 self._offer_checkpoint(encoded.frame.sequence + 1, session)
                 outbox.put(tracked)
         finally:
+            self._session = None
             session.close()
             self._cancel_requests()
         if self._schedule.pending:
@@ -191,3 +207,12 @@ class MemoryTracker:
         else:
             what.check_size(frame.width, frame.height)
             self._schedule.add_now(what, frame.time_s)
+
+
+def _looking(session: object) -> LooksForObjects | None:
+    return session if isinstance(session, LooksForObjects) else None
+
+
+def _move(session: object, carried: TrackedFrame) -> None:
+    if isinstance(session, SkipsFrames):
+        session.move(carried)

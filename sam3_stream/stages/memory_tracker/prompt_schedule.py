@@ -61,6 +61,10 @@ class PromptSchedule:
         """Add a prompt that takes effect at ``time_s``, whatever its own time."""
         self._pending.append((time_s, prompt, self._target_of(prompt)))
 
+    def expects(self, time_s: float) -> bool:
+        """Whether a prompt's time has come that has not taken effect."""
+        return any(at_s <= time_s for at_s, _, _ in self._pending)
+
     def due(self, time_s: float) -> list[SessionPrompt]:
         """Take the prompts whose time has come, all that is said of one object in one `ObjectPrompt`."""
         self._last_time_s = time_s

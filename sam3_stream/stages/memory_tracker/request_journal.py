@@ -26,6 +26,10 @@ class RequestJournal:
         self._path = path
         self._due = [entry for entry in _read(path) if entry[0] >= first_sequence]
 
+    def expects(self, sequence: int) -> bool:
+        """Whether there is something to do again by this frame."""
+        return any(at <= sequence for at, _ in self._due)
+
     def due(self, sequence: int) -> list[Prompt | int]:
         """Take the prompts to add, and the ids of objects to remove, again on this frame."""
         due = [what for at, what in self._due if at <= sequence]
