@@ -27,9 +27,10 @@ from tests.support.sam3_concepts import concept_model, id_counter, moving_frame,
 from tests.support.sam3_tokenizer import save_tokenizer
 
 PHRASES = ("dog", "red cat")
+MAX_OBJECTS = 12
 SAME_RULES = AssociationConfig(
-    score_threshold=0.8,
-    new_score=0.8,
+    score_threshold=0.7,
+    new_score=0.7,
     nms_iou=0.0,
     confident_score=0.6,
     confident_iou=0.3,
@@ -40,14 +41,6 @@ SAME_RULES = AssociationConfig(
     merge_after_s=math.inf,
     remember_raw_on_birth=True,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # small tensors: threads only wait for each other
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +71,7 @@ class Theirs:
         model.hotstart_delay = config.hot_start_ticks
         model.hotstart_unmatch_thresh = config.hot_start_unmatched_ticks
         model.hotstart_dup_thresh = config.hot_start_duplicate_ticks
+        model.max_num_objects = MAX_OBJECTS
         self.streaming = streaming
         self.session = reference_session(model, PHRASES)
         if not plain_pointers:
@@ -105,7 +99,7 @@ class Ours:
             folder,
             device="cpu",
             dtype="fp64",
-            options=TrackerOptions(hole_area=areas, sprinkle_area=areas, max_objects=24),
+            options=TrackerOptions(hole_area=areas, sprinkle_area=areas, max_objects=MAX_OBJECTS),
             concepts=ConceptOptions(association=config, prompt_bank=None),
         )
         ids = id_counter()
@@ -135,9 +129,11 @@ def assert_same(ours, theirs, frames, number_of=lambda step: step):
     return our_masks
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_same_ids_appear_on_the_same_frames_with_the_same_logits_over_40_frames(seed, folders, monkeypatch):
-    happened = SimpleNamespace(births=0, confirmed=0, suppressed=0, spread=[])
+@pytest.mark.parametrize(("seed", "rule", "at_least"), [(9, "births", 12), (4, "confirmed", 2), (14, "suppressed", 50)])
+def test_the_same_ids_appear_on_the_same_frames_with_the_same_logits_over_40_frames(
+    seed, rule, at_least, folders, monkeypatch
+):
+    happened = SimpleNamespace(births=0, confirmed=0, suppressed=0)
     ours, theirs = Ours(folders(seed), SAME_RULES), Theirs(seed, SAME_RULES)
     planner = ours.session._concepts._planner
     look, suppress = planner.look, planner.suppress
@@ -157,11 +153,7 @@ def test_the_same_ids_appear_on_the_same_frames_with_the_same_logits_over_40_fra
     monkeypatch.setattr(planner, "suppress", counted_suppress)
     masks = assert_same(ours, theirs, 40)
     assert happened.births == len(masks) > 0
-    if seed == 0:  # this checkpoint goes through every rule
-        assert happened.births >= 8
-        assert happened.confirmed >= 2
-        assert happened.suppressed >= 10
-        assert float(torch.stack(list(masks.values())).std()) > 1
+    assert getattr(happened, rule) >= at_least, "each checkpoint exercises a rule of its own"
 
 
 def test_with_kernels_for_nms_and_holes_the_reference_does_what_ours_does_without(folders, monkeypatch):
@@ -182,13 +174,13 @@ def test_with_kernels_for_nms_and_holes_the_reference_does_what_ours_does_withou
 
     monkeypatch.setattr(reference_module, "cv_utils_kernel", Kernels)
     config = replace(SAME_RULES, nms_iou=0.1, score_threshold=0.6, new_score=0.6)
-    ours, theirs = Ours(folders(0), config, areas=16), Theirs(0, config)
-    with_kernels = assert_same(ours, theirs, 20)
+    ours, theirs = Ours(folders(9), config, areas=16), Theirs(9, config)
+    assert_same(ours, theirs, 20)
 
+    with_kernels = Theirs(9, config).step(0)[0]
     monkeypatch.setattr(reference_module, "cv_utils_kernel", False)
-    without = Theirs(0, config)
-    first = without.step(0)[0]
-    assert len(first) > len(with_kernels), "without its kernels the reference keeps duplicates"
+    without = Theirs(9, config).step(0)[0]
+    assert len(without) > len(with_kernels), "without its kernels the reference keeps duplicates"
 
 
 def test_hot_start_while_streaming_is_the_references_hot_start_with_the_whole_video(folders):
@@ -202,11 +194,11 @@ def test_hot_start_while_streaming_is_the_references_hot_start_with_the_whole_vi
         new_score=0.7,
     )  # fmt: skip
     ours, theirs, streaming = (
-        Ours(folders(0), config),
-        Theirs(0, config, streaming=False),
-        Theirs(0, config),
+        Ours(folders(9), config),
+        Theirs(9, config, streaming=False),
+        Theirs(9, config),
     )
-    removed, compared = set(), 0
+    removed, kept, compared = set(), {}, 0
     shown_until = {}
     for number in range(14):
         our_masks, their_masks, streamed = ours.step(number)[0], theirs.step(number)[0], streaming.step(number)[0]
@@ -214,7 +206,8 @@ def test_hot_start_while_streaming_is_the_references_hot_start_with_the_whole_vi
         if not ours.result.retracted:
             compared += 1
             assert distance(our_masks, their_masks) < 1e-3, f"frame {number}"
-        assert len(streamed) >= len(our_masks), "the streaming reference keeps them all"
+        assert set(kept) <= set(streamed), "the streaming reference keeps them all"
+        kept = streamed
         for retraction in ours.result.retracted:
             removed.add(retraction.object_id)
             assert retraction.last_sequence == number - 1 == shown_until[retraction.object_id]
@@ -227,7 +220,7 @@ def test_hot_start_while_streaming_is_the_references_hot_start_with_the_whole_vi
 def test_by_design_ghosts_expire(folders):
     """A track that no detection supports: the reference keeps it for ever, ours ends it when its time is over."""
     config = replace(SAME_RULES, expire_after_s=0.4, settle_ticks=3)
-    ours, theirs = Ours(folders(0), config), Theirs(0, SAME_RULES)
+    ours, theirs = Ours(folders(9), config), Theirs(9, SAME_RULES)
     gone_at = {}
     for number in range(24):
         our_masks, their_masks = ours.step(number)[0], theirs.step(number)[0]
@@ -243,9 +236,9 @@ def test_by_design_ghosts_expire(folders):
 def test_by_design_pointer_ages_have_one_scale_from_the_first_frame_on(folders):
     """The reference scales them by the number of frames so far, up to 16, which makes frame 1 look like frame 15."""
     ours, theirs, plain = (
-        Ours(folders(0), SAME_RULES),
-        Theirs(0, SAME_RULES),
-        Theirs(0, SAME_RULES, plain_pointers=True),
+        Ours(folders(9), SAME_RULES),
+        Theirs(9, SAME_RULES),
+        Theirs(9, SAME_RULES, plain_pointers=True),
     )
     for number in range(3):
         our_masks, their_masks, plain_masks = (one.step(number)[0] for one in (ours, theirs, plain))
@@ -255,12 +248,13 @@ def test_by_design_pointer_ages_have_one_scale_from_the_first_frame_on(folders):
 
 def test_by_design_a_birth_does_not_change_what_other_objects_remember(folders):
     """`transformers` runs its tracker a second time on such frames, and binarises the others' masks."""
-    ours, alike = Ours(folders(0), replace(SAME_RULES, remember_raw_on_birth=False)), Ours(folders(0), SAME_RULES)
-    distances, births = [], []
-    for number in range(5):
+    ours = Ours(folders(14), replace(SAME_RULES, remember_raw_on_birth=False))
+    alike = Ours(folders(14), SAME_RULES)
+    counts, distances = [], []
+    for number in range(3):
         masks, masks_alike = ours.step(number)[0], alike.step(number)[0]
-        births.append(len(masks))
-        distances.append(distance({key: masks[key] for key in masks_alike if key in masks}, masks_alike))
-    first_birth = next(number for number in range(1, 5) if births[number] > births[0])
-    assert max(distances[: first_birth + 1]) == 0.0
-    assert distances[first_birth + 1] > 1e-3
+        counts.append(len(masks))
+        distances.append(distance(masks, {object_id: masks_alike[object_id] for object_id in masks}))
+    assert counts[1] > counts[0] > 0, "frame 1 has births among other objects"
+    assert distances[:2] == [0.0, 0.0]
+    assert distances[2] > 1e-3
