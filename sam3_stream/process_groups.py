@@ -41,10 +41,12 @@ from sam3_stream.core.masks_format import run_header
 from sam3_stream.core.records import RunHeader, StreamInfo, TrackedFrame
 from sam3_stream.models.loading import load_model
 from sam3_stream.models.protocols import PortableFeatures, VideoModel
+from sam3_stream.runtime.channel import OverflowPolicy
 from sam3_stream.runtime.pipeline import Pipeline
 from sam3_stream.runtime.section import Section
 from sam3_stream.runtime.worker import Stage
 from sam3_stream.stages.decoder import FrameSource, open_source
+from sam3_stream.stages.decoder.realtime import RealtimeSource
 from sam3_stream.stages.decoder.wire_picture import RawPictures
 from sam3_stream.stages.encoder import ImageEncoder
 from sam3_stream.stages.memory_tracker import MemoryTracker
@@ -64,6 +66,9 @@ from sam3_stream.transport.records import FeatureCodec, RecordCodec
 from sam3_stream.transport.sender import SenderLink
 
 _CHECKPOINTS_KEPT = 3
+_CHECKPOINT_INTERVAL, _LIVE_CHECKPOINT_INTERVAL = 100, 10
+_ANY = 1 << 62
+_LIVE_RESULTS = 32
 _FAREWELL_S = 5.0
 
 Watch = Callable[[Iterator[TrackedFrame], int | None], Iterable[TrackedFrame]]
@@ -86,6 +91,7 @@ class ProcessGroup:
             known = ", ".join(config.processes.groups)
             raise ConfigError(f"no stage is in the group {name!r}; the config's groups are {known}")
         self._config = config
+        self._live = config.source.realtime
         self._folder = run_folder(config) / name
         self._model: VideoModel | None = None
         self._receiver: ReceiverLink | None = None
@@ -149,6 +155,8 @@ class ProcessGroup:
             self._receiver = ReceiverLink(
                 self._endpoint(name, edge),
                 self._codec(first - 1),
+                policy=self._policy(name),
+                capacity=_LIVE_RESULTS,
                 window_bytes=edge.window_bytes,
                 heartbeat_s=processes.heartbeat_s,
                 name=name,
@@ -156,8 +164,19 @@ class ProcessGroup:
         if last < len(EDGES):
             name, edge = EDGES[last], self._edge(last)
             self._sender = SenderLink(
-                self._endpoint(name, edge), self._codec(last), heartbeat_s=processes.heartbeat_s, name=name
+                self._endpoint(name, edge),
+                self._codec(last),
+                policy=self._policy(name),
+                capacity=_LIVE_RESULTS,
+                heartbeat_s=processes.heartbeat_s,
+                name=name,
             )
+
+    def _policy(self, edge: str) -> OverflowPolicy:
+        """A live stream waits for nobody: its newest frame counts, and of its results the newest few."""
+        if not self._live:
+            return "block"
+        return "drop_oldest" if edge == "results" else "latest"
 
     def _edge(self, index: int) -> EdgeConfig:
         edge: EdgeConfig = getattr(self._config.processes.edges, EDGES[index])
@@ -216,7 +235,7 @@ class ProcessGroup:
         self, source: FrameSource | SocketReceiver, make_stages: Callable[[], list[Stage]], outbox: Any
     ) -> Sequence[BaseException]:
         try:
-            section = self._running = Section(source, make_stages(), outbox)
+            section = self._running = Section(source, make_stages(), outbox, policy=self._policy(EDGES[0]))
         except Sam3StreamError as error:
             outbox.fail(error)
             return [error]
@@ -236,7 +255,13 @@ class ProcessGroup:
         header: RunHeader,
         watch: Watch | None,
     ) -> Sequence[BaseException]:
-        pipeline = Pipeline(_WithInfo(source, info), stages, header=header, sinks=self._make_sinks())
+        pipeline = Pipeline(
+            _WithInfo(source, info),
+            stages,
+            header=header,
+            sinks=self._make_sinks(),
+            policy=self._policy(EDGES[0] if stages else EDGES[-1]),
+        )
         self._running = pipeline
         frames = _until_error(pipeline)
         for _ in frames if watch is None else watch(frames, expected_frames(self._config.source, info)):
@@ -256,7 +281,8 @@ class ProcessGroup:
             max_frames=window.max_frames,
             first_sequence=first,
         )
-        return decoder, decoder.info, self._header(RunHeader(str(window.path), ""))
+        source = RealtimeSource(decoder) if self._live else decoder
+        return source, decoder.info, self._header(RunHeader(str(window.path), ""))
 
     def _header(self, header: RunHeader) -> RunHeader:
         """The run's header, which is known where the model is."""
@@ -284,14 +310,16 @@ class ProcessGroup:
         return stages
 
     def _checkpoints(self) -> CheckpointStore:
-        return CheckpointStore(self._folder / "tracker", kept=_CHECKPOINTS_KEPT)
+        interval_frames = _LIVE_CHECKPOINT_INTERVAL if self._live else _CHECKPOINT_INTERVAL
+        return CheckpointStore(self._folder / "tracker", interval_frames, kept=_CHECKPOINTS_KEPT)
 
     def _resume_point(self, number: int) -> ResumePoint | None:
         if "memory_tracker" not in self.stages:
             return None
         if number == 0:
             self._checkpoints().discard()
-        checkpoint = self._checkpoints().newest(number)
+        # A live stream goes on with now: its newest state is the best. A file's must be from before the frame wanted.
+        checkpoint = self._checkpoints().newest(_ANY if self._live else number)
         return None if checkpoint is None else ResumePoint(checkpoint)
 
     def _make_sinks(self) -> list[ResumableSink]:

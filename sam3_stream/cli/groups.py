@@ -38,7 +38,7 @@ def run_groups(config: JobConfig, only: str | None, *, console: Console, quiet: 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     stored = folder / f"{'-'.join(names)}.json"
     stored.touch(mode=0o600)
-    stored.write_text(config.model_dump_json())
+    stored.write_text(config.model_dump_json(exclude_unset=True))
     command = [sys.executable, "-m", "sam3_stream.cli.group_process", str(stored)]
 
     def tell(name: str, cause: str) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sam3_stream.runtime.channel import Channel
+from sam3_stream.runtime.channel import Channel, OverflowPolicy
 from sam3_stream.runtime.worker import Stage, Worker, feed
 
 
@@ -24,17 +24,24 @@ class Section:
         stages: In flow order.
         outbox: Where the last stage puts its records: anything with a channel's producer side.
         queue_size: Capacity of the channels between, in records.
+        policy: Their overflow policy.
     """
 
     def __init__(
-        self, source: Iterable[Any], stages: Sequence[Stage], outbox: Channel[Any], *, queue_size: int = 4
+        self,
+        source: Iterable[Any],
+        stages: Sequence[Stage],
+        outbox: Channel[Any],
+        *,
+        queue_size: int = 4,
+        policy: OverflowPolicy = "block",
     ) -> None:
         self._stop = threading.Event()
         self._workers: list[Worker] = []
         inbox: Any = source
-        channels: list[Channel[Any]] = [Channel(queue_size, "block", stage.name) for stage in stages[1:]] + [outbox]
+        channels: list[Channel[Any]] = [Channel(queue_size, policy, stage.name) for stage in stages[1:]] + [outbox]
         if not hasattr(source, "take_waiting"):
-            inbox = Channel(queue_size, "block", "source") if stages else outbox
+            inbox = Channel(queue_size, policy, "source") if stages else outbox
             self._workers.append(_source_worker(source, inbox, self._stop))
         self._channels = [inbox, *channels]
         for stage, before, after in zip(stages, self._channels, channels, strict=False):

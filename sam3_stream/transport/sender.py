@@ -103,6 +103,7 @@ class SocketSender:
         self._bytes_under_way = 0
         self._last_size = 0
         self._ending: End | Failure | None = None
+        self._last_message: _Message | None = None
         self._closed = False
         self._cancelled = False
         self._cancel_to_be_said = False
@@ -194,7 +195,8 @@ class SocketSender:
     def go_on_from(self, number: int) -> int:
         """Send what comes from this number on, again if need be; how many messages that are."""
         if self.policy != "block":  # by the time they arrived they would be late
-            self._unacknowledged = deque(each for each in self._unacknowledged if each.size == 0)
+            self._unacknowledged.clear()
+            self._to_send_again = deque([] if self._last_message is None else [self._last_message])
         again = [*self._unacknowledged, *self._to_send_again]
         self._to_send_again = deque(each for each in again if each.number >= number or each.size == 0)
         self._unacknowledged.clear()
@@ -226,7 +228,8 @@ class SocketSender:
         if self._ending is not None:
             ending = msgspec.structs.replace(self._ending, number=self._next_number)
             self._ending = None
-            return _Message(ending.number, 0, pack(TOPIC, ending))
+            self._last_message = _Message(ending.number, 0, pack(TOPIC, ending))
+            return self._last_message
         return None
 
     def note_sent(self, message: _Message) -> bool:

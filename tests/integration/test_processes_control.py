@@ -12,9 +12,12 @@ from tests.support.clips import write_clip
 from tests.support.group_runs import THREE_GROUPS, finish, kill_group, rows, start_run, wait_until, write_job
 
 
+FRAMES = 600
+
+
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
-    return write_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", frames=900, size=(160, 120))
+    return write_clip(tmp_path_factory.mktemp("clips") / "clip.mp4", frames=FRAMES, size=(160, 120))
 
 
 @pytest.mark.parametrize("groups", [{}, THREE_GROUPS], ids=["one process", "three processes"])
@@ -45,6 +48,6 @@ def test_requests_take_effect_and_results_are_published(clip, tmp_path, groups):
     assert code == 0, err
     lines = (tmp_path / "out.jsonl").read_text().splitlines()[1:]
     labels = [[each["label"] for each in json.loads(line)["objects"]] for line in lines]
-    assert labels == [["thing"]] * added + [["thing", "late"]] * (900 - added)
-    assert received == list(range(received[0], 900)), "each result is published once, in order, up to the end"
+    assert labels == [["thing"]] * added + [["thing", "late"]] * (FRAMES - added)
+    assert received == list(range(received[0], FRAMES)), "each result is published once, in order, up to the end"
     assert client.counters.lost == client.counters.malformed == 0

@@ -11,7 +11,7 @@ from tests.support.clips import write_clip
 from tests.support.group_runs import finish, rows, start_run, wait_until, write_job
 from tests.support.namespaces import TwoHosts
 
-FRAMES = 900
+FRAMES = 600
 GROUPS = {"decoder": "camera", "encoder": "gpu", "memory_tracker": "gpu", "sinks": "gpu"}
 
 

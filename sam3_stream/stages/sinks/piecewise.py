@@ -7,6 +7,7 @@ video would have given them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,9 +30,9 @@ FRAMES_A_SEGMENT = 50
 
 @dataclass(frozen=True)
 class _Segment:
-    """What the note of a segment says: its first frame's number, and of each frame its `pts` and `discontinuity`."""
+    """What the note of a segment says: of each frame its number, its `pts` and its `discontinuity`."""
 
-    first_sequence: int
+    sequences: list[int]
     pts: list[int]
     discontinuities: list[bool]
 
@@ -68,7 +69,7 @@ class PiecewiseSink:
         self._audio_from = audio_from
         self._start_s = start_s
         self._segments = list(_notes(folder))
-        self._next_sequence = sum(len(segment.pts) for segment in self._segments)
+        self._next_sequence = self._segments[-1].sequences[-1] + 1 if self._segments else 0
         self._sink: Sink | None = None
         self._growing: _Segment | None = None
         self._opened: tuple[StreamInfo, RunHeader] | None = None
@@ -101,12 +102,13 @@ class PiecewiseSink:
                 path.unlink(missing_ok=True)  # what a killed process left unfinished
                 self._sink = self._make_sink(path)
                 self._sink.open(*self._opened)
-                self._growing = _Segment(frame.sequence, [], [])
+                self._growing = _Segment([], [], [])
             self._sink.write(tracked)
         except BaseException:
             self._failed = True
             raise
         assert self._growing is not None
+        self._growing.sequences.append(frame.sequence)
         self._growing.pts.append(frame.pts)
         self._growing.discontinuities.append(frame.discontinuity)
         if len(self._growing.pts) == FRAMES_A_SEGMENT:
@@ -143,7 +145,7 @@ class PiecewiseSink:
             unfinished.write_text(json.dumps(asdict(self._growing)))
             unfinished.replace(note)
         self._segments.append(self._growing)
-        self._next_sequence = self._growing.first_sequence + len(self._growing.pts)
+        self._next_sequence = self._growing.sequences[-1] + 1
 
     def _join(self, info: StreamInfo) -> Timeline:
         """Write all segments' packets into one file."""
@@ -174,22 +176,16 @@ class PiecewiseSink:
 
 
 def _notes(folder: Path) -> Iterator[_Segment]:
-    """The segments of an earlier process, as far as they follow each other."""
-    expected = 0
-    for number in range(1_000_000):
-        note = folder / f"{number:06d}.json"
+    """The segments of an earlier process, up to the first that is missing."""
+    for number in itertools.count():
         try:
-            segment = _Segment(**json.loads(note.read_text()))
+            yield _Segment(**json.loads((folder / f"{number:06d}.json").read_text()))
         except (OSError, ValueError, TypeError):
             return
-        if segment.first_sequence != expected:
-            return
-        expected += len(segment.pts)
-        yield segment
 
 
 def _frames_of(segment: _Segment, info: StreamInfo) -> Iterator[Frame]:
     """The segment's frames as far as a timeline looks at them."""
     picture: Any = None
-    for offset, (pts, discontinuity) in enumerate(zip(segment.pts, segment.discontinuities, strict=True)):
-        yield Frame("", segment.first_sequence + offset, pts, info.time_base, picture, discontinuity=discontinuity)
+    for sequence, pts, discontinuity in zip(segment.sequences, segment.pts, segment.discontinuities, strict=True):
+        yield Frame("", sequence, pts, info.time_base, picture, discontinuity=discontinuity)
