@@ -15,6 +15,7 @@ from sam3_stream.config.live import LiveSourceConfig
 from sam3_stream.core.clock import Clock
 from sam3_stream.core.errors import InputError, StreamError
 from sam3_stream.core.span_rate import SpanRate
+from sam3_stream.core.urls import redact_credentials
 from sam3_stream.runtime.channel import Cancelled, Channel, OverflowPolicy
 from sam3_stream.stages.decoder.key_frame_gate import KeyFrameGate
 from sam3_stream.stages.decoder.opening import choose_video_stream
@@ -46,6 +47,18 @@ class LivePicture:
     key_frame: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a connection has ended.
+
+    Words and no exception: that would hold on to what its stack held, a picture and with it the decoder's whole pool of
+    them, in a cycle with the connection that the garbage collector may not find for minutes.
+    """
+
+    message: str
+    lasting: bool = False
+
+
 @dataclass
 class SourceTally:
     """What has become of a stream's pictures, over all connections."""
@@ -63,8 +76,8 @@ class Connection:
     """Reads a live source in a thread of its own and puts decoded pictures into a channel.
 
     The thread never waits for whoever takes the pictures (`mode: latest`), so that the camera's packets never queue up.
-    When reading ends, the channel fails with the reason. FFmpeg may hang where no time-out reaches it: then `abandon`
-    leaves the thread to itself, and it ends as soon as FFmpeg returns.
+    When reading ends, the channel is closed and `failure` says why. FFmpeg may hang where no time-out reaches it: then
+    `abandon` leaves the thread to itself, and it ends as soon as FFmpeg returns.
 
     Args:
         config: What to open, and how.
@@ -78,6 +91,7 @@ class Connection:
         self.pictures: Channel[LivePicture] = Channel(_EVERY_FRAME_QUEUE, policy, "source")
         self.started_s = clock.monotonic_s()
         self.opened = threading.Event()
+        self.failure: Failure | None = None
         self.last_packet_s = self.last_picture_s = clock.monotonic_s()
         self._config = config
         self._stream_clock = stream_clock
@@ -110,16 +124,16 @@ class Connection:
         except Cancelled:
             return
         except StreamError as error:
-            self.pictures.fail(error)
+            self.failure = Failure(str(error), error.lasting)
         except InputError as error:
-            self.pictures.fail(StreamError(str(error), lasting=True))
+            self.failure = Failure(str(error), lasting=True)
         except (av.FFmpegError, OSError) as error:
             name, why = display_address(self._config), error.strerror or type(error).__name__
-            self.pictures.fail(StreamError(f"{name}: the connection broke off ({why})"))
+            self.failure = Failure(f"{name}: the connection broke off ({why})")
         except BaseException as error:  # a bug must end the stream with a message, not leave it waiting
-            self.pictures.fail(error)
-        else:
-            self.pictures.close()
+            why = redact_credentials(f"{type(error).__name__}: {error}")
+            self.failure = Failure(f"{display_address(self._config)}: reading failed ({why})")
+        self.pictures.close()
 
     def _read(self, container: InputContainer) -> None:
         stream = choose_video_stream(container, display_address(self._config))

@@ -210,6 +210,8 @@ class LiveDecoder:
             except Cancelled:
                 return None
             except EndOfStream:
+                if connection.failure is not None:
+                    raise StreamError(connection.failure.message, lasting=connection.failure.lasting) from None
                 if self._config.mode == "every_frame":
                     raise
                 raise StreamError(f"{display_address(self._config)}: the other side ended the stream") from None
