@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -11,23 +11,28 @@ from types import TracebackType
 from sam3_stream.build import prompt_of
 from sam3_stream.config.live import LiveJobConfig, LiveSinkConfig, PushConfig, SegmentsConfig, StreamConfig
 from sam3_stream.config.models import ZeroMqConfig
+from sam3_stream.core.clock import SystemClock
 from sam3_stream.core.errors import Sam3StreamError, SinkError, StreamError
 from sam3_stream.core.masks_format import run_header
 from sam3_stream.core.records import EncodedFrame, Frame
 from sam3_stream.core.stream_status import SourceStatus, StreamReport
 from sam3_stream.models.loading import load_model
-from sam3_stream.models.protocols import VideoModel
+from sam3_stream.models.protocols import Resolution, VideoModel
 from sam3_stream.runtime.fair_batcher import FairBatcher
 from sam3_stream.runtime.pipeline import Pipeline
 from sam3_stream.runtime.service import StreamService
+from sam3_stream.runtime.shared_load import SharedLoad
 from sam3_stream.stages.decoder.live import LiveDecoder
 from sam3_stream.stages.decoder.opening_live import display_address
-from sam3_stream.stages.memory_tracker import LiveTracker
+from sam3_stream.stages.memory_tracker import LiveTracker, RateGate
+from sam3_stream.stages.memory_tracker.rate_gate import Encode
 from sam3_stream.stages.sinks import MasksSink, OverlaySink, PushSink, RedactSink, SegmentsSink, Sink
 from sam3_stream.stages.sinks.meter import MeterSink
 from sam3_stream.stages.sinks.zeromq import ZeroMqSink
 
 _QUEUE_SIZE = 2
+
+EncodeRequest = tuple[Frame, Resolution | None]
 
 
 class LiveStream:
@@ -38,6 +43,8 @@ class LiveStream:
         model: Shared with other streams.
         encode: Encodes a frame with the model, in turn with other streams.
         extra_sinks: Sinks beside those of the config.
+        encode_at: Encodes a frame at a resolution, in turn with others, for rate control; `model` does when None.
+        shared: What the streams that share the model know of each other.
 
     Raises:
         UsageError: A prompt, an output or the model cannot be used.
@@ -49,10 +56,16 @@ class LiveStream:
         model: VideoModel,
         encode: Callable[[Frame], EncodedFrame],
         extra_sinks: tuple[Sink, ...] = (),
+        encode_at: Encode | None = None,
+        shared: SharedLoad | None = None,
     ) -> None:
         self.name = config.name
         prompts = [prompt_of(each) for each in config.prompts]
-        self.tracker = LiveTracker(model, encode, prompts, max_gap_s=config.max_gap_s)
+        waits = config.source.mode == "every_frame"
+        self.rate: RateGate | None = None
+        if config.target_fps is not None:
+            self.rate = RateGate(config, model, encode_at, live=not waits, stream_id=config.name, shared=shared)
+        self.tracker = LiveTracker(model, encode, prompts, max_gap_s=config.max_gap_s, rate=self.rate)
         self._meter = MeterSink()
         self._sinks = [*(_sink_of(each) for each in config.sinks), *extra_sinks]
         for sink in self._sinks:
@@ -64,7 +77,7 @@ class LiveStream:
             header=run_header(display_address(config.source), model.name, prompts),
             sinks=[*self._sinks, self._meter],
             queue_size=_QUEUE_SIZE,
-            policy="block" if config.source.mode == "every_frame" else "latest",
+            policy="block" if waits else "latest",
             on_demand=True,
         )
         self._failure: Sam3StreamError | None = None
@@ -96,6 +109,10 @@ class LiveStream:
         for sink in self._sinks:
             if isinstance(sink, SegmentsSink | PushSink):
                 dropped[sink.name, "unavailable"] = sink.lost_frames
+        queued = {name: len(channel) for name, channel in channels.items()}
+        if self.rate is not None:
+            queued["intake"] = self.rate.waiting
+            dropped |= {("rate", reason): count for reason, count in self.rate.dropped.items()}
         failed = self._failure is not None
         return StreamReport(
             name=self.name,
@@ -110,7 +127,10 @@ class LiveStream:
             restarts=self.tracker.restarts,
             encode_s=self.tracker.encode_s,
             track_s=self.tracker.track_s,
-            queued={name: len(channel) for name, channel in channels.items()},
+            states=dict(self._meter.states),
+            rate=None if self.rate is None else self.rate.facts,
+            rate_changes=0 if self.rate is None else self.rate.changes,
+            queued=queued,
             dropped=dropped,
             sink_errors=tuple(str(error) for error in self._pipeline.errors if isinstance(error, SinkError)),
         )
@@ -134,7 +154,10 @@ class LiveService:
 
     def __init__(self, config: LiveJobConfig, model: VideoModel | None = None) -> None:
         self.model = model or load_model(config.model.name, device=config.model.device)
-        self._batcher: FairBatcher[Frame, EncodedFrame] = FairBatcher(self.model.encode, config.max_batch)
+        self._batcher: FairBatcher[EncodeRequest, tuple[EncodedFrame, float]] = FairBatcher(
+            partial(_encode_batch, self.model), config.max_batch
+        )
+        self._shared = SharedLoad()
         self._service: StreamService[LiveStream] = StreamService()
         with contextlib.ExitStack() as on_error:
             on_error.callback(self.close)
@@ -205,7 +228,25 @@ class LiveService:
         self.close()
 
     def _build(self, config: StreamConfig) -> LiveStream:
-        return LiveStream(config, self.model, self._batcher)
+        return LiveStream(
+            config, self.model, lambda frame: self._encode(frame)[0], encode_at=self._encode, shared=self._shared
+        )
+
+    def _encode(self, frame: Frame, resolution: Resolution | None = None) -> tuple[EncodedFrame, float]:
+        return self._batcher((frame, resolution))
+
+
+def _encode_batch(model: VideoModel, requests: Sequence[EncodeRequest]) -> list[tuple[EncodedFrame, float]]:
+    """Encode frames for several streams, those of one resolution together; with when the model began with them."""
+    clock = SystemClock()
+    done: dict[int, tuple[EncodedFrame, float]] = {}
+    for resolution in dict.fromkeys(resolution for _, resolution in requests):
+        places = [place for place, request in enumerate(requests) if request[1] == resolution]
+        began_s = clock.monotonic_s()
+        frames = [requests[place][0] for place in places]
+        encoded = model.encode(frames) if resolution is None else model.encode(frames, resolution)
+        done |= {place: (each, began_s) for place, each in zip(places, encoded, strict=True)}
+    return [done[place] for place in range(len(requests))]
 
 
 _FILE_SINKS: dict[str, tuple[str, Callable[[Path], Sink]]] = {

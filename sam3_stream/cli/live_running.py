@@ -14,6 +14,7 @@ from sam3_stream.build_live import LiveService
 from sam3_stream.config.live import LiveJobConfig
 from sam3_stream.core.errors import ConfigError, RunError
 from sam3_stream.core.stream_status import StreamReport
+from sam3_stream.stages.memory_tracker import rate_gate
 
 _LINE_INTERVAL_S = 5.0
 
@@ -31,6 +32,7 @@ def run_live(config: LiveJobConfig, *, console: Console, quiet: bool) -> Sequenc
     """
     if not quiet:
         logging.basicConfig(format="%(message)s", level=logging.WARNING)
+        logging.getLogger(rate_gate.__name__).setLevel(logging.INFO)
     with LiveService(config) as service, _health(config, service, console, quiet), _stopping_on_signals(service):
         service.start()
         while not service.wait(_LINE_INTERVAL_S):
@@ -49,6 +51,7 @@ def _line(report: StreamReport) -> str:
     return (
         f"{report.name}: live, {report.source.fps:.1f} fps in, {report.fps_out:.1f} fps out, age {age}, "
         f"{report.objects} object{'' if report.objects == 1 else 's'}, {dropped} dropped"
+        f"{'' if report.rate is None else f', {report.rate}'}"
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from sam3_stream.config.base import Config
 from sam3_stream.config.models import ModelConfig, PromptConfig, ZeroMqConfig
+from sam3_stream.config.rate import RateConfig
 
 _SOURCE_SCHEMES = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "rtp", "tcp")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -86,7 +87,7 @@ class PushConfig(Config):
 LiveSinkConfig = Annotated[SegmentsConfig | PushConfig | ZeroMqConfig, Field(discriminator="type")]
 
 
-class StreamConfig(Config):
+class StreamConfig(RateConfig):
     """One live stream, what to track in it, and where the results go."""
 
     name: str = Field(pattern=r"^[\w.-]+$", description="Letters, digits, dot, dash, underscore; unique.")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sam3_stream.core.records import RateFacts
+
 StreamState = Literal["connecting", "live", "stalled", "reconnecting", "ended", "failed"]
 STREAM_STATES: tuple[StreamState, ...] = ("connecting", "live", "stalled", "reconnecting", "ended", "failed")
 
@@ -57,6 +59,9 @@ class StreamReport:
         queued: Frames that wait, by place: ``source`` and the names of the sinks.
         dropped: Frames that were dropped, by place and reason: (``source``, ``overflow``), (NAME, ``overflow``), …
         sink_errors: What has ended a sink for good.
+        states: How many frames have come out by how their masks came about: ``tracked``, ``propagated``, ``held``.
+        rate: The setting of rate control; None where the rate is not controlled, and before the first frame.
+        rate_changes: How often that setting has changed.
     """
 
     name: str
@@ -74,3 +79,6 @@ class StreamReport:
     queued: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
     sink_errors: tuple[str, ...] = ()
+    states: Mapping[str, int] = field(default_factory=dict)
+    rate: RateFacts | None = None
+    rate_changes: int = 0

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sam3_stream.core.records import RateFacts
 from sam3_stream.core.stream_status import STREAM_STATES, StreamReport
 
 _PREFIX = "sam3_stream_"
@@ -44,6 +45,10 @@ class _StreamCollector(Collector):
             ("model_height_pixels", "Height that the model saw.", lambda report: (report.resolution or (0, 0))[1]),
             ("hanging_connections", "Given up on, not yet let go of.", lambda report: report.source.hanging),
         ]
+        gauges += [
+            ("rate_model_share", "Share of the frames on which the model runs.", lambda report: _share(report.rate)),
+            ("rate_reachable", "Whether the target can be held.", lambda report: _reachable(report.rate)),
+        ]
         for name, text, value in gauges:
             yield _by_stream(GaugeMetricFamily(_PREFIX + name, text, labels=["stream"]), reports, value)
         counters: list[tuple[str, str, Callable[[StreamReport], float]]] = [
@@ -51,11 +56,13 @@ class _StreamCollector(Collector):
             ("frames_out", "Tracked frames.", lambda report: report.frames_out),
             ("corrupt_pictures", "Pictures flagged as damaged.", lambda report: report.source.corrupt),
             ("reconnects", "New connections after the first.", lambda report: max(0, report.source.connections - 1)),
+            ("rate_changes", "Changes of the setting of rate control.", lambda report: report.rate_changes),
             ("session_restarts", "Times that tracking started anew.", lambda report: report.restarts),
         ]
         for name, text, count in counters:
             yield _by_stream(CounterMetricFamily(_PREFIX + name, text, labels=["stream"]), reports, count)
         yield _drops(reports)
+        yield _frame_states(reports)
         yield _stage_times(reports)
         yield self._queues(reports)
         yield from _device_memory()
@@ -74,6 +81,23 @@ def _states(reports: Sequence[StreamReport]) -> Metric:
     for report in reports:
         for state in STREAM_STATES:
             metric.add_metric([report.name, state], float(report.state == state))
+    return metric
+
+
+def _share(rate: RateFacts | None) -> float | None:
+    return None if rate is None else rate.tracked / rate.of
+
+
+def _reachable(rate: RateFacts | None) -> float | None:
+    return None if rate is None else float(rate.reachable)
+
+
+def _frame_states(reports: Sequence[StreamReport]) -> Metric:
+    text = "Frames by how their masks came about."
+    metric = CounterMetricFamily(_PREFIX + "frame_states", text, labels=["stream", "state"])
+    for report in reports:
+        for state, count in report.states.items():
+            metric.add_metric([report.name, state], count)
     return metric
 
 

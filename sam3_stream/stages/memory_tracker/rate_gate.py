@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _FILE_CAPACITY = 2
 _LOOK_LESS = (1, 2, 4)  # times the session's own interval
 
-Encode = Callable[[Frame, Resolution], tuple[EncodedFrame, float]]
+Encode = Callable[[Frame, Resolution | None], tuple[EncodedFrame, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class RateGate:
         self._begun = replace(begun, began_s=max(now_s, encode_began_s - moved_s))  # waiting for a turn is no work
         return encoded
 
-    def _encode_now(self, frame: Frame, resolution: Resolution) -> tuple[EncodedFrame, float]:
+    def _encode_now(self, frame: Frame, resolution: Resolution | None) -> tuple[EncodedFrame, float]:
         began_s = self._clock.monotonic_s()
         return self._model.encode([frame], resolution)[0], began_s
 

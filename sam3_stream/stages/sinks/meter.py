@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from sam3_stream.core.clock import Clock, SystemClock
@@ -19,7 +20,8 @@ class MeterSink:
         frames: How many frames have come.
         age_s: How long after its capture the newest came, in seconds; None before the first.
         objects: How many objects are present in it.
-        resolution: (width, height) in pixels that the model saw.
+        resolution: (width, height) in pixels that the model saw when it ran last.
+        states: How many frames have come, by how their masks came about.
     """
 
     name = "meter"
@@ -31,6 +33,7 @@ class MeterSink:
         self.age_s: float | None = None
         self.objects = 0
         self.resolution: tuple[int, int] | None = None
+        self.states: Counter[str] = Counter()
 
     @property
     def fps(self) -> float:
@@ -49,7 +52,8 @@ class MeterSink:
         capture_s = tracked.frame.capture_time_s
         self.age_s = None if capture_s is None else max(0.0, self._clock.wall_s() - capture_s)
         self.objects = len(tracked.present)
-        self.resolution = tracked.resolution
+        self.resolution = tracked.resolution or self.resolution
+        self.states[tracked.state] += 1
 
     def close(self) -> None:
         """There is nothing to close."""
