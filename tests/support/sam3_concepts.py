@@ -74,11 +74,11 @@ def detector_model(seed: int = 9) -> Sam3VideoModel:
 
 
 @lru_cache(maxsize=4)
-def concept_model(seed: int = 9, dtype: torch.dtype = torch.float64) -> Sam3VideoModel:
-    """A `Sam3VideoModel` whose tracker and detector are calibrated; shared, so copy it before changing it."""
-    model = deepcopy(calibrated_model(seed))
+def concept_model(seed: int = 9, resolution: int = 112) -> Sam3VideoModel:
+    """A float64 `Sam3VideoModel` whose tracker and detector are calibrated; shared, so copy it before changing it."""
+    model = deepcopy(calibrated_model(seed, resolution))
     calibrate_detector(model)
-    return model.to(dtype)
+    return model.double()
 
 
 def reference_text(model: Sam3VideoModel, phrase: str) -> dict[str, object]:
@@ -134,9 +134,9 @@ def reference_session(model: Sam3VideoModel, phrases: Sequence[str]) -> Sam3Vide
     return session
 
 
-def save_concept_model(folder: Path, seed: int = 9) -> Path:
+def save_concept_model(folder: Path, seed: int = 9, resolution: int = 112) -> Path:
     """Put `concept_model` in float32 and its tokenizer into a folder."""
-    deepcopy(concept_model(seed)).float().save_pretrained(folder)
+    deepcopy(concept_model(seed, resolution)).float().save_pretrained(folder)
     save_tokenizer(folder)
     return folder
 
