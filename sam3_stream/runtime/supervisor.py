@@ -61,6 +61,7 @@ class Supervisor:
         self._on_restart = on_restart
         self._clock = clock or SystemClock()
         self._leaving_s: float | None = None
+        self._killed = False
 
     @property
     def restarts(self) -> dict[str, int]:
@@ -95,20 +96,21 @@ class Supervisor:
                     child.process.send_signal(number)
 
     def kill(self) -> None:
-        """End everything at once."""
+        """End everything at once, and have `run` return; from signal handlers and other threads, too."""
+        self._killed = True
         for child in self._children.values():
-            if child.process is not None:
-                child.process.kill()
-                child.process.wait()
-                if child.process.stdin is not None:
-                    child.process.stdin.close()
-                child.process = None
-                child.exit_code = child.exit_code or 0
+            process = child.process
+            if process is not None:
+                process.kill()
+                process.wait()
+                _let_go(process)
+            child.process = None
+            child.exit_code = child.exit_code or 0
 
     def _all_ended(self) -> bool:
         """Whether all have ended, or have had time to, after the last in the flow or one that failed did."""
         children = list(self._children.values())
-        if all(child.exit_code is not None for child in children):
+        if self._killed or all(child.exit_code is not None for child in children):
             return True
         if self._leaving_s is None and (children[-1].exit_code is not None or any(c.exit_code for c in children)):
             self._leaving_s = self._clock.monotonic_s()
@@ -116,15 +118,15 @@ class Supervisor:
 
     def _look_after(self, name: str, child: _Child) -> None:
         now_s = self._clock.monotonic_s()
-        if child.process is None:
+        process = child.process
+        if process is None:
             if child.exit_code is None and now_s >= child.start_at_s:
                 child.process = subprocess.Popen(child.command, stdin=subprocess.PIPE, start_new_session=True)
             return
-        exit_code = child.process.poll()
-        if exit_code is None:
+        exit_code = process.poll()
+        if exit_code is None or self._killed:
             return
-        if child.process.stdin is not None:
-            child.process.stdin.close()
+        _let_go(process)
         child.process = None
         if exit_code == 0 or exit_code in REPORTED_ERRORS:
             child.exit_code = exit_code
@@ -146,3 +148,9 @@ class Supervisor:
         child.restarts += 1
         if self._on_restart is not None:
             self._on_restart(name, cause)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """Close our end of a child's standard input."""
+    if process.stdin is not None:
+        process.stdin.close()

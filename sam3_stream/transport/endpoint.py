@@ -40,17 +40,20 @@ class Endpoint:
                 "name the folder in the config, or use ipc:// or tcp://127.0.0.1"
             )
 
-    def bind(self, kind: int, max_waiting: int = 1000) -> zmq.Socket[bytes]:
+    def bind(
+        self, kind: int, max_waiting: int = 1000, context: zmq.Context[zmq.Socket[bytes]] | None = None
+    ) -> zmq.Socket[bytes]:
         """A bound socket.
 
         Args:
             kind: Its type.
             max_waiting: How many messages may wait in it for each peer, in either direction; 0 for no limit.
+            context: Whose socket it is; the process's own when None.
 
         Raises:
             OutputError: The address is taken or not this machine's.
         """
-        socket = self._socket(kind, max_waiting)
+        socket = self._socket(kind, max_waiting, context or zmq.Context.instance())
         if self.keys is not None:
             self.keys.guard_server(socket)
         if self.address.startswith("ipc://"):
@@ -73,7 +76,7 @@ class Endpoint:
         Raises:
             InputError: The address cannot be one.
         """
-        socket = self._socket(kind, max_waiting)
+        socket = self._socket(kind, max_waiting, zmq.Context.instance())
         if self.keys is not None:
             self.keys.guard_client(socket)
         socket.setsockopt(zmq.IMMEDIATE, only_when_connected)
@@ -84,8 +87,8 @@ class Endpoint:
             raise InputError(f"cannot connect to {self.address}: {error.strerror.lower()}") from error
         return socket
 
-    def _socket(self, kind: int, max_waiting: int) -> zmq.Socket[bytes]:
-        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    def _socket(self, kind: int, max_waiting: int, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
+        socket = context.socket(kind)
         socket.linger = 0
         socket.set_hwm(max_waiting)
         socket.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE_BYTES)

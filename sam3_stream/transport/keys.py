@@ -10,6 +10,7 @@ import hashlib
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import zmq
 import zmq.auth
@@ -20,8 +21,8 @@ from sam3_stream.core.errors import ConfigError, OutputError
 SECRET_NAME = "own.key_secret"
 TRUSTED_NAME = "trusted"
 
-_authenticator: ThreadAuthenticator | None = None
-_authenticator_lock = threading.Lock()
+_authenticators: dict[zmq.Context[Any], ThreadAuthenticator] = {}
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class KeyRing:
 
     def guard_server(self, socket: zmq.Socket[bytes]) -> None:
         """Let only trusted keys connect to a socket that will be bound."""
-        domain = _authenticate(self.trusted)
+        domain = _authenticate(socket.context, self.trusted)
         socket.curve_secretkey = self.secret
         socket.curve_publickey = self.public
         socket.curve_server = True
@@ -108,13 +109,20 @@ def _read(path: Path) -> tuple[bytes, bytes | None]:
         raise ConfigError(f"cannot read the key {path}; 'sam3-stream keys DIR' makes keys") from error
 
 
-def _authenticate(trusted: Path) -> str:
-    """Have the process's one authenticator read a folder of trusted keys; the domain that it guards with them."""
-    global _authenticator
+def _authenticate(context: zmq.Context[Any], trusted: Path) -> str:
+    """Have the context's one authenticator read a folder of trusted keys; the domain that it guards with them."""
     domain = hashlib.sha256(str(trusted.absolute()).encode()).hexdigest()
-    with _authenticator_lock:
-        if _authenticator is None or not _authenticator.is_alive():
-            _authenticator = ThreadAuthenticator(zmq.Context.instance())
-            _authenticator.start()
-        _authenticator.configure_curve(domain=domain, location=trusted)
+    with _lock:
+        if context not in _authenticators:
+            _authenticators[context] = ThreadAuthenticator(context)
+            _authenticators[context].start()
+        _authenticators[context].configure_curve(domain=domain, location=trusted)
     return domain
+
+
+def stop_authenticating(context: zmq.Context[Any]) -> None:
+    """Stop the context's authenticator, if it has one, so that the context can be ended."""
+    with _lock:
+        authenticator = _authenticators.pop(context, None)
+    if authenticator is not None:
+        authenticator.stop()

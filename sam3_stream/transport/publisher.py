@@ -9,6 +9,7 @@ import zmq
 
 from sam3_stream.core.records import TrackedFrame
 from sam3_stream.transport.endpoint import Endpoint
+from sam3_stream.transport.keys import stop_authenticating
 from sam3_stream.transport.pictures import NoPictures
 from sam3_stream.transport.records import MaskEncoding, frame_layout, pack_objects, tracked_header
 from sam3_stream.transport.signals import End
@@ -34,7 +35,13 @@ class ResultsPublisher:
     """
 
     def __init__(self, endpoint: Endpoint, masks: MaskEncoding = "rle") -> None:
-        self._socket = endpoint.bind(zmq.PUB, MAX_WAITING_MESSAGES)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()  # its own: it ends when all has been sent
+        try:
+            self._socket = endpoint.bind(zmq.PUB, MAX_WAITING_MESSAGES, self._context)
+        except BaseException:
+            stop_authenticating(self._context)
+            self._context.term()
+            raise
         self._masks: MaskEncoding = masks
         self._last: OrderedDict[str, int] = OrderedDict()
         self._epochs: dict[str, int] = {}
@@ -67,8 +74,10 @@ class ResultsPublisher:
             self._socket.send_multipart(pack(topic, End(number=self._next[stream_of(topic)])))
 
     def close(self) -> None:
-        """Let go of the socket, once what waits has been sent or a second has passed. Safe to call twice."""
+        """Return once what waits has been sent, or a second has passed. Safe to call twice."""
         self._socket.close(linger=_LINGER_MS)
+        stop_authenticating(self._context)
+        self._context.term()
 
     def _send(self, topic: str, header: TrackedHeader, buffers: list[Buffer]) -> None:
         previous = self._last.pop(topic, -1)

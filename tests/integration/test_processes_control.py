@@ -11,7 +11,6 @@ from sam3_stream import Client
 from tests.support.clips import write_clip
 from tests.support.group_runs import THREE_GROUPS, finish, kill_group, rows, start_run, wait_until, write_job
 
-
 FRAMES = 600
 
 
