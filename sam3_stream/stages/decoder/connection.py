@@ -20,6 +20,7 @@ from sam3_stream.runtime.channel import Cancelled, Channel, OverflowPolicy
 from sam3_stream.stages.decoder.key_frame_gate import KeyFrameGate
 from sam3_stream.stages.decoder.opening import choose_video_stream
 from sam3_stream.stages.decoder.opening_live import display_address, open_live
+from sam3_stream.stages.decoder.orientation import Orientation
 from sam3_stream.stages.decoder.stream_clock import StreamClock, StreamTime
 
 _EVERY_FRAME_QUEUE = 4
@@ -38,6 +39,7 @@ class LivePicture:
         time: Stream time.
         capture_time_s: Wall time of capture: the camera's own where it sends one that can be true, else of arrival.
         key_frame: Whether it builds on no other.
+        orientation: Which way up it is displayed.
     """
 
     image: av.VideoFrame
@@ -45,6 +47,7 @@ class LivePicture:
     time: StreamTime
     capture_time_s: float
     key_frame: bool
+    orientation: Orientation
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class Connection:
         self._clock = clock
         self._gate = KeyFrameGate(config.wait_for_key_frame)
         self._capture_offset_s: float | None = None
+        self._rotation: int | None = None
+        self._orientation = Orientation()
         self._thread = threading.Thread(target=self._run, name="sam3_stream-connection", daemon=True)
         self._thread.start()
 
@@ -170,9 +175,17 @@ class Connection:
         self.last_picture_s = now_s
         key_frame = bool(image.key_frame)
         if self._gate.admits(key_frame=key_frame, corrupt=image.is_corrupt, now_s=now_s):
-            self.pictures.put(LivePicture(image, number, time, self._capture_time_s(image, time_base), key_frame))
+            self.pictures.put(self._picture(image, number, time, time_base))
         else:
             self._tally.no_key_frame += 1
+
+    def _picture(self, image: av.VideoFrame, number: int, time: StreamTime, time_base: Fraction) -> LivePicture:
+        # PyAV's side data and its frame hold each other until the garbage collector comes, and with the frame the
+        # decoder's whole pool of them; so it is looked at once, and again only when the rotation changes.
+        if image.rotation != self._rotation:
+            self._rotation, self._orientation = image.rotation, Orientation.of(image)
+        capture_time_s = self._capture_time_s(image, time_base)
+        return LivePicture(image, number, time, capture_time_s, bool(image.key_frame), self._orientation)
 
     def _note_capture_time(self, packet: av.Packet[VideoStream], time_base: Fraction) -> None:
         """Take the distance between the stream's stamps and the camera's wall time, from an RTCP sender report."""

@@ -16,7 +16,6 @@ from sam3_stream.core.stream_status import SourceStatus, StreamState
 from sam3_stream.runtime.channel import Cancelled, EndOfStream
 from sam3_stream.stages.decoder.connection import Connection, LivePicture, SourceTally
 from sam3_stream.stages.decoder.opening_live import display_address
-from sam3_stream.stages.decoder.orientation import Orientation
 from sam3_stream.stages.decoder.picture import VideoPicture
 from sam3_stream.stages.decoder.stream_clock import STREAM_TIME_BASE, StreamClock
 
@@ -244,7 +243,6 @@ class LiveDecoder:
         self._given_up = [each for each in [*self._given_up, connection] if each.is_alive]
 
     def _frame(self, picture: LivePicture) -> Frame:
-        orientation = Orientation.of(picture.image)
         discontinuity = picture.time.epoch != self._epoch
         self._epoch = picture.time.epoch
         return Frame(
@@ -252,9 +250,9 @@ class LiveDecoder:
             sequence=picture.number,
             pts=picture.time.pts,
             time_base=STREAM_TIME_BASE,
-            picture=VideoPicture(picture.image, orientation),
+            picture=VideoPicture(picture.image, picture.orientation),
             capture_time_s=picture.capture_time_s,
-            rotation=orientation.rotation,
+            rotation=picture.orientation.rotation,
             key_frame=picture.key_frame,
             discontinuity=discontinuity,
             corrupt=picture.image.is_corrupt,
