@@ -87,10 +87,10 @@ class Job:
             self._model: VideoModel = load_model(config.model.name, device=config.model.device)
             for prompt in self._prompts:
                 self._model.check_prompt(prompt)
+            self.rate: RateGate | None = self._rate_gate()
         except BaseException:
             self._source.close()
             raise
-        self.rate: RateGate | None = None  # of the pass that tracks, once it has been built
         self._control = open_control(config.control)
         self._scratch = tempfile.TemporaryDirectory(prefix="sam3_stream-")
 
@@ -151,7 +151,6 @@ class Job:
             self._control.controlled = tracker
         encoder = ImageEncoder(self._model, first_sequence=0 if resume is None else resume.checkpoint.first_sequence)
         live = self._config.source.realtime
-        self.rate = self._rate_gate()
         stages: list[Stage] = [encoder, tracker]
         if self.rate is not None:
             stages = [RateControlledTracker(tracker, self.rate)]
@@ -168,8 +167,10 @@ class Job:
     def _rate_gate(self) -> RateGate | None:
         if self._config.target_fps is None:
             return None
-        name = self._config.source.path.name
-        return RateGate(self._config, self._model, live=self._config.source.realtime, stream_id=name)
+        source = self._config.source
+        gate = RateGate(self._config, self._model, live=source.realtime, stream_id=source.path.name)
+        gate.check(self.info.width, self.info.height)
+        return gate
 
     def _checkpoint_store(self) -> CheckpointStore | None:
         path = self._masks_path()

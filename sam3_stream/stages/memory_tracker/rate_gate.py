@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sam3_stream.config.rate import RateConfig
@@ -116,6 +116,10 @@ class RateGate:
         """How many frames wait."""
         return 0 if self._intake is None else self._intake.waiting
 
+    def check(self, width: int, height: int) -> None:
+        """Raise `ConfigError` unless the limits leave the model something for pictures of this size."""
+        self._settings(tuple(self._model.resolutions(width, height)), None)
+
     def take_in(self, inbox: Iterable[Frame]) -> Generator[Frame, None, None]:
         """The frames of the inbox that are not surplus, oldest first, for `select`. To be closed if not used up."""
         capacity = _FILE_CAPACITY
@@ -195,18 +199,20 @@ class RateGate:
         offered = tuple(self._model.resolutions(frame.width, frame.height))
         if self._controller is None or offered != self._offered:
             self._offered = offered
-            every = None if tracker.looking is None else tracker.looking.look_every
-            settings = RateSettings(
-                target_fps=self._target_fps,
-                resolutions=offered,
-                detection_intervals=(1,) if every is None else [every * times for times in _LOOK_LESS],
-                min_resolution=self._config.min_resolution,
-                max_skip=self._config.max_skip,
-                max_latency_s=self._max_latency_s,
-                give_up=self._config.give_up,
-            )
+            settings = self._settings(offered, None if tracker.looking is None else tracker.looking.look_every)
             self._controller = RateController(settings, self._stream_id, self._shared)
         return self._controller
+
+    def _settings(self, offered: Sequence[Resolution], look_every: int | None) -> RateSettings:
+        return RateSettings(
+            target_fps=self._target_fps,
+            resolutions=offered,
+            detection_intervals=(1,) if look_every is None else [look_every * times for times in _LOOK_LESS],
+            min_resolution=self._config.min_resolution,
+            max_skip=self._config.max_skip,
+            max_latency_s=self._max_latency_s,
+            give_up=self._config.give_up,
+        )
 
     def _apply(self, decision: Decision) -> None:
         setting = decision.setting

@@ -1,0 +1,74 @@
+"""On real video the tracks live through changes of resolution and skipped frames."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from sam3_stream.core.pictures import ArrayPicture
+from sam3_stream.core.prompts import ObjectPrompt
+from sam3_stream.core.records import Frame, MaskArray
+from sam3_stream.models.lite import LiteModel
+from sam3_stream.models.protocols import Resolution
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from davis_metrics import contour_accuracy, region_similarity
+
+FPS = 25
+
+
+def load(root: Path, sequence: str, count: int) -> tuple[list[Frame], list[MaskArray]]:
+    """So many frames, played to the end and back as often as it takes, with their ground truth."""
+    pictures = sorted((root / "JPEGImages" / sequence).glob("*.jpg"))
+    there_and_back = [*pictures, *pictures[-2:0:-1]]
+    frames, masks = [], []
+    for number in range(count):
+        path = there_and_back[number % len(there_and_back)]
+        rgb = np.asarray(cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB), np.uint8)
+        frames.append(Frame(sequence, number, number, Fraction(1, FPS), ArrayPicture(rgb)))
+        annotation = root / "Annotations" / sequence / f"{path.stem}.png"
+        masks.append(cv2.imread(str(annotation), cv2.IMREAD_GRAYSCALE) > 127)
+    return frames, masks
+
+
+def quality(model: LiteModel, frames: list[Frame], truths: list[MaskArray], sizes: list[Resolution]) -> float:
+    """J&F in percent with the resolution changed every second; fails unless the object keeps its id throughout."""
+    session, scores = model.open_session(lambda: 99), []
+    prompt = ObjectPrompt(7, "p1", "it", np.zeros((0, 2), np.float32), np.zeros(0, np.bool_), mask=truths[0])
+    for number, frame in enumerate(frames):
+        size = sizes[number // FPS % len(sizes)]
+        tracked = session.step(model.encode([frame], size)[0], [prompt] if number == 0 else [])
+        assert tracked.resolution == size
+        assert [(each.object_id, each.present) for each in tracked.objects] == [(7, True)]
+        mask = tracked.objects[0].mask
+        if number % 5 == 3:
+            scores.append((region_similarity(mask, truths[number]) + contour_accuracy(mask, truths[number])) / 2)
+    return 100 * statistics.mean(scores)
+
+
+def compare(root: Path, sequence: str, seconds: int) -> None:
+    model = LiteModel(threads=1)
+    frames, truths = load(root, sequence, seconds * FPS)
+    sizes = list(model.resolutions(frames[0].width, frames[0].height))
+    changing = quality(model, frames, truths, [sizes[0], sizes[3], sizes[1], sizes[2]])
+    lowest = quality(model, frames, truths, [sizes[-1]])
+    print(f"{sequence}, {seconds} s: {changing:.1f} with a change every second, {lowest:.1f} at the lowest resolution")
+    assert changing >= lowest - 3
+
+
+@pytest.mark.data
+def test_ids_and_quality_live_through_a_change_every_second(davis_root: Path):
+    compare(davis_root, "blackswan", 4)
+
+
+@pytest.mark.data
+@pytest.mark.long
+@pytest.mark.parametrize("sequence", ["blackswan", "camel", "cows", "goat", "car-roundabout"])
+def test_ids_and_quality_live_through_twenty_changes(davis_root: Path, sequence: str):
+    compare(davis_root, sequence, 20)
