@@ -69,9 +69,16 @@ class ResultsPublisher:
             self._send(label_topic(stream_id, label), labelled, buffers)
 
     def end(self) -> None:
-        """Say under every topic that its stream is over."""
+        """Say under every topic that its stream is over, with up to a second for those that are behind."""
+        self._socket.setsockopt(zmq.XPUB_NODROP, 1)
+        self._socket.sndtimeo = _LINGER_MS
         for topic in self._last:
-            self._socket.send_multipart(pack(topic, End(number=self._next[stream_of(topic)])))
+            message = pack(topic, End(number=self._next[stream_of(topic)]))
+            try:
+                self._socket.send_multipart(message)
+            except zmq.Again:  # somebody does not read at all; the others need not wait for that one
+                self._socket.setsockopt(zmq.XPUB_NODROP, 0)
+                self._socket.send_multipart(message)
 
     def close(self) -> None:
         """Return once what waits has been sent, or a second has passed. Safe to call twice."""

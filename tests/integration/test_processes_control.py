@@ -49,7 +49,6 @@ def test_requests_take_effect_and_results_are_published(clip, tmp_path, groups):
     lines = (tmp_path / "out.jsonl").read_text().splitlines()[1:]
     labels = [[each["label"] for each in json.loads(line)["objects"]] for line in lines]
     assert labels == [["thing"]] * added + [["thing", "late"]] * (FRAMES - added)
-    assert received[-1] == FRAMES - 1
     assert received == sorted(set(received)), "each result is published once, in order"
     gaps = sum(number > before + 1 for before, number in itertools.pairwise(received))
     assert gaps == client.counters.lost, "the fake model is quicker than a subscriber; what that costs is counted"
