@@ -31,6 +31,7 @@ from sam3_stream.config.models import (
 )
 from sam3_stream.core.errors import OutputError, PromptError
 from sam3_stream.core.masks_format import read_masks, run_header
+from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
 from sam3_stream.core.records import MaskArray, RunHeader, StreamInfo
 from sam3_stream.models.loading import load_model
@@ -43,6 +44,7 @@ from sam3_stream.stages.encoder import ImageEncoder
 from sam3_stream.stages.memory_tracker import MemoryTracker, RateControlledTracker, RateGate
 from sam3_stream.stages.memory_tracker.backward import BackwardTracker, EarlierMasks
 from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
 from sam3_stream.stages.sinks import CutoutSink, DavisSink, MasksSink, OverlaySink, RedactSink, Sink
 from sam3_stream.stages.sinks.zeromq import ZeroMqSink
 from sam3_stream.transport.control import ControlServer
@@ -57,6 +59,7 @@ class Pass:
     title: str
     pipeline: Pipeline
     expected_frames: int | None
+    writes_outputs: bool = True
 
 
 class Job:
@@ -84,9 +87,7 @@ class Job:
             check_prompts(self._prompts, config.source, self.info)
             self._sinks = [sink_of(each, config) for each in config.sinks]
             check_outputs(self._sinks, config)
-            self._model: VideoModel = load_model(config.model.name, device=config.model.device)
-            for prompt in self._prompts:
-                self._model.check_prompt(prompt)
+            self._model = _load_checked(config, self._prompts)
             self.rate: RateGate | None = self._rate_gate()
         except BaseException:
             self._source.close()
@@ -139,9 +140,9 @@ class Job:
             end_s=self._config.source.end_s,
             max_frames=self._config.source.max_frames,
         )
-        stages = [ImageEncoder(self._model), BackwardTracker(self._model, self._prompts)]
+        stages: list[Stage] = [ImageEncoder(self._model), BackwardTracker(self._model, self._prompts)]
         pipeline = Pipeline(source, stages, header=self.header, sinks=[MasksSink(masks)])
-        return Pass("backward", pipeline, None)
+        return Pass("backward", pipeline, None, writes_outputs=False)
 
     def _forward_pass(self, earlier: EarlierMasks | None) -> Pass:
         store = self._checkpoint_store()
@@ -174,7 +175,9 @@ class Job:
 
     def _checkpoint_store(self) -> CheckpointStore | None:
         path = self._masks_path()
-        return None if path is None else CheckpointStore(path)
+        if path is None or (path.exists() and not path.is_file()):
+            return None  # what went down a pipe cannot be gone on with
+        return CheckpointStore(path)
 
     def _masks_path(self) -> Path | None:
         return next((each.path for each in self._config.sinks if isinstance(each, MasksConfig)), None)
@@ -188,13 +191,14 @@ class Job:
         path = self._masks_path()
         if path is None or not path.exists() or path.stat().st_size == 0:
             return None
-        checkpoint = store.newest(recorded_frames=sum(1 for _ in read_masks(path)))
+        checkpoint = store.newest(recorded_frames=MasksSink(path, resume=True).next_sequence)
         if checkpoint is None:
             raise OutputError(
                 f"there is nothing to resume: {path} is complete already, or its checkpoints "
                 f"({path.name}.resume0, .resume1) are gone; --force does it again from the start"
             )
-        return ResumePoint(checkpoint, itertools.islice(iter(read_masks(path)), checkpoint.first_sequence))
+        recorded = itertools.takewhile(lambda row: row.sequence < checkpoint.first_sequence, read_masks(path))
+        return ResumePoint(checkpoint, recorded)
 
 
 def open_control(config: ControlConfig | None) -> ControlServer | None:
@@ -230,17 +234,22 @@ def open_config_source(config: SourceConfig) -> FrameSource:
 
 
 def check_prompts(prompts: Sequence[Prompt], source: SourceConfig, info: StreamInfo) -> None:
-    """Raise `PromptError` unless every prompt lies within the picture and the video."""
-    end_s = min((each for each in (source.end_s, info.duration_s) if each is not None), default=None)
+    """Raise `PromptError` unless every prompt lies within the picture and the window, and each object can begin.
+
+    Whether the video is long enough is known only at its end: headers lie.
+    """
     for prompt in prompts:
         prompt.check_size(info.width, info.height)
-        if end_s is not None and prompt.time_s > end_s:
-            raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the video ends at {end_s:g} s")
+        if source.end_s is not None and prompt.time_s >= source.end_s:
+            raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the job ends at {source.end_s:g} s")
+        if source.start_s is not None and 0 < prompt.time_s < source.start_s:
+            raise PromptError(f"a prompt is for {prompt.time_s:g} s, but the job starts at {source.start_s:g} s")
+    PromptSchedule(prompts, ObjectIds()).check()
 
 
 def check_outputs(sinks: Sequence[Sink], config: JobConfig) -> None:
     """Raise `OutputError` unless every output can be made, and none is another or the input."""
-    paths = [each.path.absolute() for each in config.file_sinks]
+    paths = [each.path.resolve() for each in config.file_sinks]
     for path in paths:
         if paths.count(path) > 1:
             raise OutputError(f"two outputs go to {path}; give each a name of its own")
@@ -277,15 +286,34 @@ def read_mask(path: Path) -> MaskArray:
             pixels = np.asarray(image.convert("RGBA"))
     except FileNotFoundError as error:
         raise PromptError(f"the mask {path} does not exist") from error
-    except (OSError, UnidentifiedImageError) as error:
-        raise PromptError(f"the mask {path} cannot be read as an image; expected a PNG") from error
+    except (OSError, ValueError, UnidentifiedImageError) as error:
+        raise PromptError(f"the mask {str(path)[:200]} cannot be read as an image; expected a PNG") from error
     return np.asarray(pixels[:, :, :3].any(axis=2) & (pixels[:, :, 3] > 0), dtype=np.bool_)
+
+
+def _was_begun(job: JobConfig) -> bool:
+    """Whether an earlier run of the job left a masks file, and so other outputs that may be replaced."""
+    return any(isinstance(each, MasksConfig) and each.path.is_file() for each in job.sinks)
+
+
+def _load_checked(config: JobConfig, prompts: Sequence[Prompt]) -> VideoModel:
+    """Load the model, and let it refuse the prompts that it can never use."""
+    model = load_model(config.model.name, device=config.model.device)
+    try:
+        for prompt in prompts:
+            model.check_prompt(prompt)
+    except BaseException:
+        model.close()
+        raise
+    return model
 
 
 def sink_of(config: SinkConfig, job: JobConfig) -> Sink:
     """The sink that a config names."""
-    force = job.force or job.resume
-    sound: Any = {"audio_from": job.source.path, "start_s": job.source.start_s}
+    force = job.force or (job.resume and _was_begun(job))
+    # What comes through a pipe comes once: its sound cannot be read beside its pictures.
+    audio_from = job.source.path if job.source.path.is_file() else None
+    sound: Any = {"audio_from": audio_from, "start_s": job.source.start_s}
     if isinstance(config, ZeroMqConfig):
         return ZeroMqSink(config.address, keys=config.keys, masks=config.masks)
     if isinstance(config, OverlayConfig):

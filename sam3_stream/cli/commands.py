@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.exceptions
 from rich.console import Console
 
 from sam3_stream.cli.demo import demo_config
@@ -20,7 +21,7 @@ from sam3_stream.config.live import LiveJobConfig
 from sam3_stream.config.loading import job_schema, load_config, parse_config
 from sam3_stream.config.models import JobConfig
 from sam3_stream.config.prompt_syntax import parse_box, parse_click, parse_mask
-from sam3_stream.core.errors import ConfigError, Sam3StreamError
+from sam3_stream.core.errors import ConfigError, OutputError, Sam3StreamError
 from sam3_stream.transport.keys import SECRET_NAME, make_keys
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="Print nothing on the
 
 @app.command()
 def track(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A video, or a folder of images in name order.")],
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A video, or a folder of images in name order.")],
     model: Annotated[
         str, typer.Option(help="lite, sam3, a folder with SAM 3 weights, or a Hugging Face hub id.")
     ] = "lite",
@@ -100,7 +101,7 @@ def track(
     """Track objects through a video.
 
     Coordinates are pixels of the picture as it is displayed; times are seconds from the start of the video. Prompts
-    with the same #NAME speak of one object and label it.
+    with the same #NAME speak of one object and label it. Objects are numbered in order: clicks, boxes, masks, phrases.
     """
     prompts = [
         *(parse_click(each) for each in click or ()),
@@ -121,10 +122,6 @@ def track(
         "give_up": None if give_up is None else [each.strip() for each in give_up.split(",")],
         "carry": carry,
     }
-    if not sinks:
-        raise ConfigError(
-            "there is no output; say where the result goes with --overlay, --masks, --davis, --cutout or --redact"
-        )
     tree: dict[str, Any] = {
         "source": {"path": source, "start_s": start, "end_s": end, "max_frames": max_frames, "realtime": realtime},
         "model": {"name": model, "device": device},
@@ -200,21 +197,29 @@ def demo(
     quiet: QuietOption = False,
 ) -> None:
     """Track the bunny in the Big Buck Bunny clip with the embedded model."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"the folder {out} cannot be made: {error.strerror}; name another with --out") from error
     _run(demo_config(out), quiet)
 
 
-def main() -> None:
-    """Run the command line; every problem that is foreseen is one line on stderr and an exit code."""
+def run_app() -> int:
+    """Run the command line; every problem that is foreseen is one line on stderr. Returns the exit code."""
     try:
-        app(standalone_mode=True)
+        return int(app(standalone_mode=False) or 0)
+    except typer.exceptions.TyperException as error:
+        message = getattr(error, "format_message", error.__str__)()
+        if message:  # none when all it has to say is the help
+            _complain(message)
+        return int(getattr(error, "exit_code", 1))
     except Sam3StreamError as error:
         _complain(error)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except BrokenPipeError:
         # The reader of our stdout is gone (… | head): nothing is left to say, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 1
 
 
 def _run(config: JobConfig, quiet: bool) -> None:
@@ -229,5 +234,5 @@ def _report(errors: Sequence[BaseException]) -> None:
         raise typer.Exit(getattr(errors[0], "exit_code", 1))
 
 
-def _complain(error: BaseException) -> None:
+def _complain(error: BaseException | str) -> None:
     typer.echo(f"sam3-stream: error: {' '.join(str(error).split())}", err=True)

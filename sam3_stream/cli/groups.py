@@ -10,6 +10,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from sam3_stream.cli.progress import say
 from sam3_stream.config.models import JobConfig
 from sam3_stream.core.errors import ConfigError, RunError
 from sam3_stream.process_groups import prepare, run_folder
@@ -42,7 +43,7 @@ def run_groups(config: JobConfig, only: str | None, *, console: Console, quiet: 
     command = [sys.executable, "-m", "sam3_stream.cli.group_process", str(stored)]
 
     def tell(name: str, cause: str) -> None:
-        console.print(f"the process group {name!r} died ({cause}) and is started again", highlight=False)
+        say(console, f"the process group {name!r} died ({cause}) and is started again")
 
     supervisor = Supervisor(
         {name: [*command, name, *(["--quiet"] if quiet else [])] for name in names},
@@ -56,7 +57,7 @@ def run_groups(config: JobConfig, only: str | None, *, console: Console, quiet: 
         raise RunError(f"stopped by {received[0]}; the outputs hold what came before")
     if exit_code == 0 and not quiet and processes.sinks in names:
         for sink in config.file_sinks:
-            console.print(f"wrote {sink.path}", highlight=False, soft_wrap=True)
+            say(console, f"wrote {sink.path}")
     return exit_code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
@@ -37,7 +38,7 @@ def show_progress(
         title: What is being done, such as ``"tracking"``.
         total: How many frames are expected; None when nobody knows.
         console: Where to show it. A bar when it is a terminal, a plain line every five seconds when it is not.
-        quiet: Show nothing on the way.
+        quiet: Show nothing on the way; the lines at the end still come.
         clock: For the plain lines; the machine's own when None.
     """
     if quiet:
@@ -46,6 +47,12 @@ def show_progress(
         yield from _with_bar(frames, title, total, console)
     else:
         yield from _with_lines(frames, title, total, console, clock or SystemClock())
+
+
+def say(console: Console, text: str) -> None:
+    """Print a plain line; names of files are not markup. A reader that went away does not stop the work."""
+    with contextlib.suppress(BrokenPipeError):
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _with_bar(
@@ -70,15 +77,17 @@ def _with_lines(
     frames: Iterable[TrackedFrame], title: str, total: int | None, console: Console, clock: Clock
 ) -> Iterator[TrackedFrame]:
     started_s = last_s = clock.monotonic_s()
-    for count, tracked in enumerate(frames, start=1):
+    for count, tracked in enumerate(frames):
         yield tracked
         now_s = clock.monotonic_s()
-        if now_s - last_s >= _LINE_INTERVAL_S:
+        if count == 0:
+            started_s = now_s  # loading the model is not part of the rate
+        elif now_s - last_s >= _LINE_INTERVAL_S:
             last_s = now_s
             fps = count / (now_s - started_s)
-            left = "" if total is None else f", {max(0, total - count) / fps:.0f} s left"
+            left = "" if total is None else f", {max(0, total - count - 1) / fps:.0f} s left"
             of = "" if total is None else f"/{total}"
-            console.print(f"{title}: frame {count}{of}, {fps:.1f} fps, {_objects_in(tracked)}{left}", highlight=False)
+            say(console, f"{title}: frame {count + 1}{of}, {fps:.1f} fps, {_objects_in(tracked)}{left}")
 
 
 def _objects_in(tracked: TrackedFrame) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -12,8 +13,8 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from sam3_stream.build import Job, Pass
-from sam3_stream.cli.progress import show_progress
-from sam3_stream.config.models import JobConfig
+from sam3_stream.cli.progress import say, show_progress
+from sam3_stream.config.models import JobConfig, RedactConfig
 from sam3_stream.core.errors import PromptNotReachedError, RunError, Sam3StreamError
 from sam3_stream.runtime.pipeline import Pipeline
 from sam3_stream.stages.memory_tracker import rate_gate
@@ -31,18 +32,27 @@ def run_job(config: JobConfig, *, console: Console, quiet: bool) -> Sequence[Bas
         UsageError: The job cannot be done as it was given; nothing has been written.
     """
     with Job(config) as job, _changes_shown(console, quiet):
+        _warn_of_frames_unhidden(config, console)
         for each in job.passes():
             errors = _run_pass(each, console, quiet)
             if errors:
                 return errors
         job.complete()
-    if not quiet:
-        if job.rate is not None:
-            lost = ", ".join(f"{count} {reason}" for reason, count in job.rate.dropped.items() if count)
-            console.print(f"rate: {job.rate.changes} changes, frames lost: {lost or 'none'}", highlight=False)
-        for sink in config.file_sinks:
-            console.print(f"wrote {sink.path}", highlight=False, soft_wrap=True)
+    if job.rate is not None:
+        lost = ", ".join(f"{count} {reason}" for reason, count in job.rate.dropped.items() if count)
+        say(console, f"rate: {job.rate.changes} changes, frames lost: {lost or 'none'}")
+    for sink in config.file_sinks:
+        say(console, f"wrote {sink.path}")
     return ()
+
+
+def _warn_of_frames_unhidden(config: JobConfig, console: Console) -> None:
+    """Say that frames before a prompt are not redacted, which nobody wants to learn from the published video."""
+    redacts = any(isinstance(sink, RedactConfig) for sink in config.sinks)
+    begins_s = config.source.start_s or 0.0
+    late_s = [prompt.time_s for prompt in config.prompts if prompt.time_s > begins_s]
+    if redacts and late_s and not config.backward:
+        say(console, f"warning: what a prompt shows first at {min(late_s):g} s is not hidden before; add --backward")
 
 
 def _run_pass(each: Pass, console: Console, quiet: bool) -> Sequence[BaseException]:
@@ -60,7 +70,8 @@ def _run_pass(each: Pass, console: Console, quiet: bool) -> Sequence[BaseExcepti
     if signals:
         # The frames that a prompt waited for were not reached because we were told to stop.
         errors = [error for error in errors if not isinstance(error, PromptNotReachedError)]
-        errors.append(RunError(f"stopped by {signals[0]} after {frames} frames; the outputs hold what came before"))
+        kept = "the outputs hold what came before" if each.writes_outputs else "nothing has been written yet"
+        errors.append(RunError(f"stopped by {signals[0]} after {frames} frames; {kept}"))
     return errors
 
 
@@ -88,7 +99,11 @@ def _stopping_on_signals(pipeline: Pipeline) -> Iterator[list[str]]:
 
     def handle(number: int, _: FrameType | None) -> None:
         received.append(signal.Signals(number).name)
-        pipeline.stop() if len(received) == 1 else pipeline.cancel()
+        if len(received) == 1:
+            pipeline.stop()
+        else:
+            # Not here: this thread may be inside one of the channels, holding its lock.
+            threading.Thread(target=pipeline.cancel, daemon=True).start()
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -111,6 +111,12 @@ def _problem(detail: Any, kind: type[Config]) -> str:
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
         return f"unknown key {where!r}; {hint}"
+    if detail["type"] == "union_tag_invalid":
+        came, known = str(detail["ctx"]["tag"]), detail["ctx"]["expected_tags"]
+        nearest = difflib.get_close_matches(came, [tag.strip("' ") for tag in known.split(",")], n=1)
+        return f"{where}.type: unknown {came!r}; " + (
+            f"did you mean {nearest[0]!r}?" if nearest else f"expected {known}"
+        )
     if detail["type"] == "missing":
         return f"{where} is missing"
     if detail["type"] == "value_error":

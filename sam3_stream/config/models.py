@@ -5,21 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sam3_stream.config.base import Config
 from sam3_stream.config.processes import ProcessesConfig
 from sam3_stream.config.rate import RateConfig
+from sam3_stream.core.urls import redact_credentials
+
+_LATEST_S = 1e9  # some thirty years; time stamps are counted in fractions of it
 
 
 class SourceConfig(Config):
     """A video file that FFmpeg reads, or a folder of images in name order."""
 
     path: Path = Field(description="Video file, or folder of images.")
-    start_s: float | None = Field(None, ge=0, description="Start here, in seconds from the beginning of the video.")
-    end_s: float | None = Field(None, gt=0, description="End before this time, in seconds.")
+    start_s: float | None = Field(
+        None, ge=0, le=_LATEST_S, description="Start here, in seconds from the beginning of the video."
+    )
+    end_s: float | None = Field(None, gt=0, le=_LATEST_S, description="End before this time, in seconds.")
     max_frames: int | None = Field(None, ge=1, description="Stop after this many frames.")
     realtime: bool = Field(False, description="Play the file like a camera: frames that there is no time for are lost.")
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _check_path(cls, path: object) -> object:
+        if not str(path):
+            raise ValueError("the input is empty; expected a video file or a folder of images")
+        if "://" in str(path):
+            raise ValueError(
+                f"{redact_credentials(str(path))} is a URL, expected a file or a folder; "
+                "live sources go into a config: sam3-stream run configs/ingest_rtsp.yaml"
+            )
+        return path
 
     @model_validator(mode="after")
     def _check_window(self) -> SourceConfig:
@@ -36,7 +53,9 @@ class ModelConfig(Config):
 
 
 class _PromptConfig(Config):
-    time_s: float = Field(0.0, ge=0, description="Takes effect on the first frame at or after this time, in seconds.")
+    time_s: float = Field(
+        0.0, ge=0, le=_LATEST_S, description="Takes effect on the first frame at or after this time, in seconds."
+    )
     name: str | None = Field(None, min_length=1, description="Label; prompts with the same name speak of one object.")
 
 
@@ -158,6 +177,20 @@ class JobConfig(RateConfig):
     def _check_prompts(self) -> JobConfig:
         if not self.prompts and self.control is None:
             raise ValueError("there is no prompt; say what to track with a click, a box, a mask or a phrase")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sinks(self) -> JobConfig:
+        if not self.sinks:
+            raise ValueError(
+                "there is no output; say where the result goes with an overlay, masks, davis, cutout or redact sink"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_backward(self) -> JobConfig:
+        if self.backward and all(isinstance(prompt, TextConfig) for prompt in self.prompts):
+            raise ValueError("backward needs a click, a box or a mask: a phrase looks for objects from its time on")
         return self
 
     @model_validator(mode="after")

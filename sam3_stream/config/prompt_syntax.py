@@ -44,7 +44,7 @@ def parse_mask(text: str) -> dict[str, Any]:
     Raises:
         PromptError: The text has another form.
     """
-    if Path(text).exists():
+    if _exists(text):
         return {"type": "mask", "path": text}
     body, common = _split(text, _MASK)
     return {"type": "mask", "path": body, **common}
@@ -70,3 +70,10 @@ def _numbers(parts: list[str], count: int, text: str, expected: str) -> list[flo
     if len(values) != count:
         raise PromptError(f"cannot read the prompt {text!r}: expected {expected}")
     return values
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False

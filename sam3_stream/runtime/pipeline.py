@@ -113,8 +113,7 @@ class Pipeline:
         Raises:
             OutputError: A sink cannot be opened; the ones opened before it are closed again.
         """
-        if self._started:
-            raise RuntimeError("this pipeline has been started already; build another one")
+        self._check_not_started()
         self._started = True
         self._open_sinks()
         for worker in self._workers:
@@ -143,13 +142,16 @@ class Pipeline:
 
     def __iter__(self) -> Generator[TrackedFrame, None, None]:
         """Start, and yield every tracked frame; leaving the loop early stops the pipeline as `stop` does."""
+        self._check_not_started()
         outlet = self._add_outlet("iteration")
         self.start()
         try:
             yield from _until_error(outlet)
-        except GeneratorExit:
+        except BaseException as error:  # leaving the loop, or Ctrl-C while waiting: nobody takes frames any more
             self.stop()
             outlet.cancel()
+            if not isinstance(error, GeneratorExit):
+                raise
         finally:
             self._finish()
 
@@ -161,6 +163,7 @@ class Pipeline:
     ) -> None:
         if error is not None:
             self.cancel()
+            self._join()  # the sinks finish their files
         self._source.close()
 
     def _wire(self, stages: Sequence[Stage], policy: OverflowPolicy) -> None:
@@ -220,9 +223,16 @@ class Pipeline:
             self._source.close()
             raise
 
-    def _finish(self) -> None:
+    def _check_not_started(self) -> None:
+        if self._started:
+            raise RuntimeError("this pipeline has been started already; build another one")
+
+    def _join(self) -> None:
         for worker in self._workers:
             worker.join()
+
+    def _finish(self) -> None:
+        self._join()
         self._source.close()
         if self.errors:
             raise self.errors[0]

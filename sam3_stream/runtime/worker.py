@@ -58,7 +58,9 @@ class Worker:
         self._thread.start()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread to end; True when it has."""
+        """Wait for the thread to end; True when it has, or was never started."""
+        if self._thread.ident is None:
+            return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -81,8 +81,50 @@ def test_an_empty_mask_a_missing_mask_and_one_that_is_no_image(refused, clip, tm
     assert "cannot be read as an image" in refused(clip, prompts=("--mask", tmp_path / "text.png"))
 
 
-def test_a_prompt_after_the_end_of_the_video(refused, clip):
-    assert "a prompt is for 60 s, but the video ends at 0.5 s" in refused(clip, prompts=("--click", "40,40@60"))
+def test_a_prompt_after_the_end_of_the_video(sam3_stream_command, clip, tmp_path):
+    """Headers lie about the end, so it is known when it comes; what was made until then stays."""
+    masks = tmp_path / "out.jsonl"
+    prompts = ("--click", "40,40@60", "--click", "20,20")
+    outcome = sam3_stream_command("track", clip, "--model", "fake", *prompts, "--masks", masks)
+    assert outcome.code == 1
+    assert "the video ended before the time of a prompt was reached: 60 s" in outcome.error_line
+    assert len(masks.read_text().splitlines()) == 13
+
+
+def test_a_prompt_outside_of_the_part_asked_for(refused, clip):
+    assert "the job ends at 0.2 s" in refused(clip, "--end", "0.2", prompts=("--click", "40,40@0.3"))
+    assert "the job starts at 0.3 s" in refused(clip, "--start", "0.3", prompts=("--click", "40,40@0.1"))
+
+
+def test_only_negative_clicks(refused, clip):
+    assert "all clicks of 'object 1' at 0 s are negative" in refused(clip, prompts=("--click", "40,40,-"))
+
+
+def test_a_phrase_and_backward(refused, clip):
+    assert "backward needs a click, a box or a mask" in refused(clip, "--backward", prompts=("--text", "dog"))
+
+
+@pytest.mark.parametrize(
+    "option", [("--start", "inf"), ("--start", "1e300"), ("--click", "nan,3"), ("--max-frames", "0")]
+)
+def test_numbers_that_are_none(refused, clip, option):
+    refused(clip, *option)
+
+
+def test_a_url_is_not_a_file(refused):
+    line = refused("rtsp://user:secret@127.0.0.1/cam")
+    assert "is a URL" in line
+    assert "secret" not in line
+
+
+def test_names_that_no_file_can_have(refused, clip, tmp_path):
+    refused("x" * 300 + ".mp4")
+    refused(clip, "--davis", tmp_path / ("y" * 300))
+    refused(clip, prompts=("--mask", "z" * 300 + ".png"))
+
+
+def test_an_overlay_that_is_no_mp4(refused, clip, tmp_path):
+    assert "write out.mp4" in refused(clip, "--overlay", tmp_path / "out.avi")
 
 
 def test_no_prompt_at_all(refused, clip):
@@ -116,6 +158,15 @@ def test_an_output_in_a_folder_that_does_not_exist(refused, clip, tmp_path):
 def test_two_outputs_with_one_name(refused, clip, tmp_path):
     same = tmp_path / "same.mp4"
     assert "two outputs go to" in refused(clip, "--overlay", same, "--redact", same)
+    (tmp_path / "folder").mkdir()
+    assert "two outputs go to" in refused(clip, "--overlay", same, "--redact", tmp_path / "folder" / ".." / "same.mp4")
+
+
+def test_resume_overwrites_nothing_that_no_killed_run_left(refused, clip, tmp_path):
+    precious = tmp_path / "precious.mp4"
+    precious.write_text("precious")
+    assert "exists already" in refused(clip, "--resume", "--overlay", precious)
+    assert precious.read_text() == "precious"
 
 
 def test_the_input_is_never_overwritten(refused, clip):
@@ -163,7 +214,9 @@ def test_an_unknown_config_key(sam3_stream_command, tmp_path):
 
 def test_check_says_which_of_several_configs_is_wrong(sam3_stream_command, tmp_path):
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
-    good.write_text("source: {path: x.mp4}\nprompts: [{type: text, text: dog}]\n")
+    good.write_text(
+        "source: {path: x.mp4}\nprompts: [{type: text, text: dog}]\nsinks: [{type: masks, path: o.jsonl}]\n"
+    )
     bad.write_text("source: 3\n")
     outcome = sam3_stream_command("check", good, bad)
     assert outcome.code == 2

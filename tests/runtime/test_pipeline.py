@@ -15,7 +15,7 @@ from sam3_stream.core.records import EncodedFrame, Frame, RunHeader, TrackedFram
 from sam3_stream.runtime import pipeline as runtime
 
 
-def Pipeline(source, stages, **options):  # noqa: N802
+def Pipeline(source, stages, **options):
     return runtime.Pipeline(source, stages, header=RunHeader("clip", "none"), **options)
 
 
@@ -169,6 +169,30 @@ def test_leaving_the_loop_early_finishes_the_outputs():
     assert no_thread_is_left()
 
 
+def test_ctrl_c_while_iterating_finishes_the_outputs_and_is_passed_on():
+    sink = ListSink()
+    frames = iter(Pipeline(ListSource(1_000_000), [TrackNothing()], sinks=[sink]))
+    next(frames)
+    with pytest.raises(KeyboardInterrupt):
+        frames.throw(KeyboardInterrupt)  # as the interpreter does to whoever waits for the next frame
+    assert sink.closed == 1
+    assert no_thread_is_left()
+
+
+def test_an_error_in_the_loop_finishes_the_outputs():
+    sink = ListSink()
+
+    def fail_at_the_fifth() -> None:
+        with Pipeline(ListSource(1_000_000), [TrackNothing()], sinks=[sink]) as pipeline:
+            for tracked in pipeline:
+                assert tracked.frame.sequence < 5 or 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at_the_fifth()
+    assert sink.closed == 1
+    assert no_thread_is_left()
+
+
 def test_cancel_drops_what_is_under_way_but_closes_the_sinks():
     sink = ListSink()
     pipeline = Pipeline(ListSource(1_000_000), [TrackNothing()], sinks=[sink])
@@ -184,6 +208,17 @@ def test_a_pipeline_runs_once():
     pipeline.run()
     with pytest.raises(RuntimeError, match="build another one"):
         pipeline.run()
+
+
+def test_iterating_twice_at_once_is_refused_and_does_not_disturb_the_first():
+    pipeline = Pipeline(ListSource(30), [TrackNothing()])
+    seen = []
+    for tracked in pipeline:
+        seen.append(tracked.frame.sequence)
+        if len(seen) == 1:
+            with pytest.raises(RuntimeError, match="build another one"):
+                list(pipeline)
+    assert seen == list(range(30))
 
 
 class _Tracker:

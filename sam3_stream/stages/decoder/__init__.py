@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
+from sam3_stream.core.errors import InputError
 from sam3_stream.core.records import Frame, StreamInfo
 from sam3_stream.stages.decoder.backward import BackwardDecoder, images_backward, video_backward
 from sam3_stream.stages.decoder.image_folder import DEFAULT_FPS, ImageFolderDecoder
@@ -52,7 +53,7 @@ def open_source(
     Raises:
         InputError: It cannot be opened, or holds no pictures.
     """
-    if Path(source).is_dir():
+    if _is_folder(source):
         return ImageFolderDecoder(
             source,
             stream_id=stream_id,
@@ -89,7 +90,7 @@ def open_backward(
     Raises:
         InputError: It cannot be opened, or holds no pictures.
     """
-    if Path(source).is_dir():
+    if _is_folder(source):
         images = ImageFolderDecoder(
             source, stream_id=stream_id, fps=image_fps, start_s=start_s, end_s=end_s, max_frames=max_frames
         )
@@ -107,3 +108,10 @@ def open_backward(
         )
 
     return video_backward(open_video, from_s)
+
+
+def _is_folder(source: str | Path) -> bool:
+    try:
+        return Path(source).is_dir()
+    except (OSError, ValueError) as error:  # no permission, a name that is too long, a null character
+        raise InputError(f"cannot open {str(source)[:200]!r}: {error.args[-1]}") from error

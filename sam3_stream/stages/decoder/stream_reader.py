@@ -138,8 +138,10 @@ class StreamReader:
         frame threads that is up to a picture a thread.
         """
         last_pts = self._last_pts
-        again = None if last_pts is None else open_at(self._source, last_pts, frame_threads=False)
-        if again is None or last_pts is None:
+        if last_pts is None or not Path(self._source).is_file():  # what came through a pipe does not come again
+            return
+        again = open_at(self._source, last_pts, frame_threads=False)
+        if again is None:
             return
         try:
             yield from (frame for frame in again if frame.pts is not None and frame.pts > last_pts)

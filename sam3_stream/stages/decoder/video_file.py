@@ -148,7 +148,8 @@ class VideoDecoder:
         if self._anchor is not None:
             return self._anchor.pts
         formats = self._reader.container.format.name.split(",")
-        if self._window.start_s is None or not any(name in formats for name in _SEEKABLE_FORMATS):
+        seekable = Path(self._source).is_file() and any(name in formats for name in _SEEKABLE_FORMATS)
+        if self._window.start_s is None or not seekable:
             return None
         return self._start_pts + math.ceil(Fraction(self._window.start_s) / self._time_base)
 

@@ -64,10 +64,12 @@ class EarlierMasks:
 
     def merge_into(self, tracked: TrackedFrame) -> TrackedFrame:
         """Add the objects that have no prompt yet; the forward pass has the word on all others."""
+        sequence = tracked.frame.sequence
+        while self._next is not None and self._next.sequence < sequence:  # frames that a resumed run passed over
+            self._next = next(self._rows, None)
         row = self._next
-        if row is None or row.sequence != tracked.frame.sequence:
+        if row is None or row.sequence != sequence:
             return tracked
-        self._next = next(self._rows, None)
         known = {each.object_id for each in tracked.objects}
         added = tuple(each for each in row.objects if each.object_id not in known)
         return tracked.with_objects(tuple(sorted((*tracked.objects, *added), key=lambda each: each.object_id)))

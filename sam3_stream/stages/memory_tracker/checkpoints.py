@@ -7,16 +7,18 @@ session had: the results are those of a run that was never killed.
 from __future__ import annotations
 
 import contextlib
+import logging
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sam3_stream.core.masks_format import MasksRow
-from sam3_stream.core.records import Frame, TrackedFrame
 from sam3_stream.models.protocols import SessionState, TrackingSession
+
+_log = logging.getLogger(__name__)
 
 _POSITION_KEY = "__next_sequence_and_last_object_id__"
 _SCHEDULE_KEY = "__prompt_schedule__"
@@ -38,18 +40,11 @@ class ResumePoint:
 
     Attributes:
         checkpoint: The state to go on with.
-        recorded: The masks file's rows of the frames before the checkpoint, in order; None when these frames do not
-            come again.
+        recorded: The masks file's rows of the frames before the checkpoint that come again, in order.
     """
 
     checkpoint: Checkpoint
-    recorded: Iterator[MasksRow] | None = None
-
-    def tracked_frame(self, frame: Frame) -> TrackedFrame:
-        """The recorded result of the next frame."""
-        assert self.recorded is not None
-        row = next(self.recorded)
-        return TrackedFrame(frame, row.objects, state=row.state)
+    recorded: Sequence[MasksRow] | Iterator[MasksRow] = ()
 
 
 class CheckpointStore:
@@ -76,13 +71,14 @@ class CheckpointStore:
             return
         self._last_sequence = next_sequence
         path = self._paths[interval % len(self._paths)]
-        growing = path.with_name(path.name + ".part")
         state = session.snapshot()
         state[_POSITION_KEY] = np.array([next_sequence, last_object_id], dtype=np.int64)
         state[_SCHEDULE_KEY] = np.array(schedule)
-        with growing.open("wb") as file:
-            np.savez(file, allow_pickle=False, **state)
-        growing.replace(path)
+        try:
+            _save(path, state)
+        except OSError as error:
+            # The outputs may well be on another disk; they go on, and the older checkpoint still serves.
+            _log.warning("cannot keep a checkpoint in %s: %s", path, error.strerror)
 
     def newest(self, recorded_frames: int) -> Checkpoint | None:
         """The newest checkpoint that lies within the first ``recorded_frames`` frames; None when there is none."""
@@ -98,6 +94,17 @@ class CheckpointStore:
             for leftover in (path, path.with_name(path.name + ".part")):
                 with contextlib.suppress(FileNotFoundError):
                     leftover.unlink()
+
+
+def _save(path: Path, state: SessionState) -> None:
+    growing = path.with_name(path.name + ".part")
+    try:
+        with growing.open("wb") as file:
+            np.savez(file, allow_pickle=False, **state)
+        growing.replace(path)
+    except OSError:
+        growing.unlink(missing_ok=True)
+        raise
 
 
 def _load(path: Path) -> Checkpoint | None:

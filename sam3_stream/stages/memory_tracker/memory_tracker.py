@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import queue
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -128,8 +127,8 @@ class MemoryTracker:
             session.close()
             self._cancel_requests()
         if self._schedule.pending:
-            times = ", ".join(f"{type(prompt).__name__} at {prompt.time_s:g} s" for prompt in self._schedule.pending)
-            raise PromptNotReachedError(f"the video ended before these prompts took effect: {times}")
+            times = ", ".join(f"{prompt.time_s:g} s" for prompt in self._schedule.pending)
+            raise PromptNotReachedError(f"the video ended before the time of a prompt was reached: {times}")
 
     def _cancel_requests(self) -> None:
         """Leave nobody waiting for a frame that does not come."""
@@ -154,17 +153,15 @@ class MemoryTracker:
     ) -> None:
         """Take up the state of the checkpoint."""
         checkpoint = resume.checkpoint
-        if resume.recorded is not None:
-            self._replay(resume, inbox, outbox)
+        self._replay(resume, inbox, outbox)
         session.restore(checkpoint.state)
         self._ids.resume_after(checkpoint.last_object_id)
         self._schedule.restore(checkpoint.schedule)
 
     def _replay(self, resume: ResumePoint, inbox: Iterable[EncodedFrame], outbox: Outbox) -> None:
         """Pass on the recorded results of the frames before the checkpoint."""
-        for encoded in itertools.islice(inbox, resume.checkpoint.first_sequence):
-            self._schedule.due(encoded.frame.time_s)
-            outbox.put(resume.tracked_frame(encoded.frame))
+        for row, encoded in zip(resume.recorded, inbox, strict=False):  # in this order: no frame too many is taken
+            outbox.put(TrackedFrame(encoded.frame, row.objects, state=row.state))
 
     def _step(self, encoded: EncodedFrame, session: TrackingSession) -> TrackedFrame:
         frame = encoded.frame

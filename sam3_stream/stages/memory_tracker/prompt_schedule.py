@@ -85,6 +85,18 @@ class PromptSchedule:
         self._count = fields["count"]
         self._named = {name: _Target(*target) for name, target in fields["named"].items()}
 
+    def check(self) -> None:
+        """Raise `PromptError` when an object's first prompts are only clicks that say where it is not."""
+        for at_s, prompt in self.earliest():
+            begins = isinstance(prompt, ObjectPrompt) and (
+                prompt.positive_n.any() or prompt.box_xyxy is not None or prompt.mask is not None
+            )
+            if not begins:
+                raise PromptError(
+                    f"all clicks of {prompt.label!r} at {at_s:g} s are negative; an object begins with a click that is "
+                    "on it, a box or a mask"
+                )
+
     def earliest(self) -> list[tuple[float, SessionPrompt]]:
         """Take every object's earliest prompts with their time: what a backward pass starts from.
 
@@ -103,7 +115,13 @@ class PromptSchedule:
 
     def _target_of(self, prompt: Prompt) -> _Target:
         if prompt.name is not None and prompt.name in self._named:
-            return self._named[prompt.name]
+            target = self._named[prompt.name]
+            if (target.object_id is None) != isinstance(prompt, TextPrompt | ExemplarPrompt):
+                raise PromptError(
+                    f"the name {prompt.name!r} belongs to a phrase, which finds objects by itself, and to a click, box "
+                    "or mask; give them names of their own"
+                )
+            return target
         self._count += 1
         prompt_id = f"p{self._count}"
         if isinstance(prompt, TextPrompt | ExemplarPrompt):
@@ -127,12 +145,8 @@ def _combine(entries: Sequence[tuple[Prompt, _Target]]) -> list[SessionPrompt]:
 def _concept_prompt(target: _Target, prompt: Prompt) -> ConceptPrompt:
     if isinstance(prompt, ExemplarPrompt):
         return ConceptPrompt(target.prompt_id, prompt.text, target.label, prompt.boxes_xyxy, prompt.positive)
-    if isinstance(prompt, TextPrompt):
-        return ConceptPrompt(target.prompt_id, prompt.text, target.label)
-    raise PromptError(
-        f"the name {prompt.name!r} belongs to a phrase, which finds objects by itself; give the click, box or mask "
-        "a name of its own"
-    )
+    assert isinstance(prompt, TextPrompt)
+    return ConceptPrompt(target.prompt_id, prompt.text, target.label)
 
 
 def _session_prompt(target: _Target, prompts: Sequence[Prompt]) -> SessionPrompt:

@@ -85,9 +85,10 @@ class MasksSink:
 
     def _keep(self, size: int) -> None:
         assert self._fd is not None
-        if os.lseek(self._fd, 0, os.SEEK_END) > size:
-            os.ftruncate(self._fd, size)
-        os.lseek(self._fd, size, os.SEEK_SET)
+        if self.path.is_file():  # a pipe or a device takes bytes and cannot give them back
+            if os.lseek(self._fd, 0, os.SEEK_END) > size:
+                os.ftruncate(self._fd, size)
+            os.lseek(self._fd, size, os.SEEK_SET)
         self._size = size
 
     def _find_end(self, header_line: bytes | None) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import av
 
+from sam3_stream.core.errors import OutputError
 from sam3_stream.core.records import RunHeader, StreamInfo, TrackedFrame
 from sam3_stream.stages.sinks.mp4_writer import Mp4Writer
 from sam3_stream.stages.sinks.output_place import check_output_file
@@ -43,6 +44,10 @@ class Mp4Sink(ABC):
         self._writer: Mp4Writer | None = None
 
     def check(self, source: Path | None = None) -> None:
+        if self.path.suffix.lower() != ".mp4":
+            raise OutputError(
+                f"the {self.name} {self.path} must be an .mp4 file; write {self.path.with_suffix('.mp4').name}"
+            )
         check_output_file(self.path, force=self._force, source=source)
 
     def open(self, info: StreamInfo, header: RunHeader) -> None:  # noqa: ARG002

@@ -22,6 +22,11 @@ def check_output_file(path: Path, *, force: bool, source: Path | None = None, de
         source: The input, which is never replaced.
         device: Whether it may be a device or a pipe, which take bytes but cannot be rewritten.
     """
+    with _refusing(path):
+        _check_file(path, force, source, device)
+
+
+def _check_file(path: Path, force: bool, source: Path | None, device: bool) -> None:
     _check_not_source(path, source)
     if path.is_dir():
         raise OutputError(f"the output {path} is a folder, expected the name of a file: write {path}/NAME")
@@ -32,6 +37,8 @@ def check_output_file(path: Path, *, force: bool, source: Path | None = None, de
             raise OutputError(f"the output {path} is not a file, but a device or the like: give another name")
         if not os.access(path, os.W_OK):
             raise OutputError(f"the output {path} exists and may not be written: change its permissions or its name")
+        if not path.is_file():
+            return  # nothing is made beside a device or a pipe
     _check_folder_writable(path.absolute().parent, path)
 
 
@@ -40,6 +47,11 @@ def check_output_folder(path: Path, *, force: bool, source: Path | None = None) 
 
     With `force` the folder need not be empty.
     """
+    with _refusing(path):
+        _check_folder(path, force, source)
+
+
+def _check_folder(path: Path, force: bool, source: Path | None) -> None:
     _check_not_source(path, source)
     if not path.exists():
         _check_folder_writable(path.absolute().parent, path)
@@ -49,6 +61,16 @@ def check_output_folder(path: Path, *, force: bool, source: Path | None = None) 
     if any(path.iterdir()) and not force:
         raise OutputError(f"the output folder {path} is not empty: give another, or --force to replace its pictures")
     _check_folder_writable(path, path)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn what the operating system says to a path into an `OutputError`: no permission, a name that is too long."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise OutputError(f"the output {str(path)[:200]!r} cannot be used: {why}; give another name") from error
 
 
 @contextlib.contextmanager

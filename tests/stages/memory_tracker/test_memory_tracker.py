@@ -43,7 +43,7 @@ def test_one_record_a_frame_and_prompts_from_their_time_on():
 
 def test_a_prompt_after_the_end_is_an_error_after_all_frames():
     late = PointPrompt(x=1, y=1, time_s=60)
-    with pytest.raises(PromptNotReachedError, match="PointPrompt at 60 s"):
+    with pytest.raises(PromptNotReachedError, match="before the time of a prompt was reached: 60 s"):
         run_stage(MemoryTracker(FakeModel(), [CLICK, late]), encoded_frames(5))
 
 
@@ -86,6 +86,34 @@ def test_the_older_checkpoint_serves_when_the_masks_file_is_behind_the_newer(tmp
     assert store.newest(recorded_frames=3) is None
 
 
+def test_a_full_disk_costs_the_checkpoint_and_nothing_else(tmp_path, caplog):
+    store = CheckpointStore(tmp_path / "none" / "out.jsonl", interval_frames=5)
+    tracked = run_stage(MemoryTracker(FakeModel(), [CLICK], checkpoints=store), encoded_frames(12))
+    assert len(tracked) == 12
+    assert "cannot keep a checkpoint in" in caplog.text
+
+
+def test_a_run_resumed_past_the_frames_of_a_backward_pass_takes_up_its_masks(tmp_path):
+    prompts = [PointPrompt(x=10, y=10), BoxPrompt(x0=2, y0=2, x1=8, y1=9, time_s=0.72)]  # frames 0 and 18
+    backward = run_stage(BackwardTracker(FakeModel(), prompts), encoded_frames(19)[::-1])
+    sink = MasksSink(tmp_path / "backward.jsonl")
+    sink.open(StreamInfo(32, 24, Fraction(1, 25)), RunHeader("clip", "fake"))
+    for each in backward:
+        sink.write(each)
+    sink.close()
+
+    def tracker(**options) -> MemoryTracker:
+        return MemoryTracker(FakeModel(), prompts, earlier=EarlierMasks(tmp_path / "backward.jsonl"), **options)
+
+    store = CheckpointStore(tmp_path / "out.jsonl", interval_frames=5)
+    whole = run_stage(tracker(checkpoints=store), encoded_frames(20))
+    checkpoint = store.newest(recorded_frames=17)
+    recorded = [MasksRow(each.frame.sequence, 0, each.state, each.objects) for each in whole[:15]]
+    resumed = run_stage(tracker(resume=ResumePoint(checkpoint, recorded)), encoded_frames(20))
+    assert checkpoint.first_sequence == 15
+    assert as_rows(resumed) == as_rows(whole)
+
+
 def test_a_checkpoint_cut_short_by_a_kill_is_passed_over(tmp_path):
     store = CheckpointStore(tmp_path / "out.jsonl", interval_frames=5)
     run_stage(MemoryTracker(FakeModel(), [CLICK], checkpoints=store), encoded_frames(23))
@@ -125,7 +153,7 @@ def test_going_on_from_a_checkpoint_without_the_frames_before_it(tmp_path):
     store = CheckpointStore(tmp_path / "state", interval_frames=5, kept=3)
     whole = run_stage(MemoryTracker(FakeModel(), prompts, checkpoints=store), encoded_frames(19))
     checkpoint = CheckpointStore(tmp_path / "state", kept=3).newest(recorded_frames=14)
-    assert checkpoint.first_sequence == 10
+    assert checkpoint.first_sequence == 15
     tracker = MemoryTracker(FakeModel(), prompts, resume=ResumePoint(checkpoint))
     rest = run_stage(tracker, encoded_frames(9, first=10))
     assert [tracked.frame.sequence for tracked in rest] == list(range(10, 19))

@@ -67,9 +67,14 @@ def test_a_phrase_is_a_concept_that_finds_its_own_ids():
 
 
 def test_a_click_cannot_take_the_name_of_a_phrase():
-    plan = schedule(TextPrompt(text="dog", name="pet"), PointPrompt(x=1, y=1, name="pet"))
     with pytest.raises(PromptError, match="'pet' belongs to a phrase"):
-        plan.due(0)
+        schedule(TextPrompt(text="dog", name="pet"), PointPrompt(x=1, y=1, name="pet"))
+
+
+def test_an_object_does_not_begin_with_where_it_is_not():
+    schedule(PointPrompt(x=1, y=1, name="a"), PointPrompt(x=2, y=2, positive=False, name="a")).check()
+    with pytest.raises(PromptError, match="all clicks of 'a' at 0 s are negative"):
+        schedule(PointPrompt(x=1, y=1, name="a", time_s=1), PointPrompt(x=2, y=2, positive=False, name="a")).check()
 
 
 def test_a_backward_pass_starts_each_object_from_its_earliest_prompts():
