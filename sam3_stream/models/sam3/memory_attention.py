@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from sam3_stream.models.sam3.memory_bank import MemoryBank, MemoryGroup, to_map
 from sam3_stream.models.sam3.network import TrackerNetwork
@@ -32,18 +33,13 @@ class MemoryAttention:
     ) -> torch.Tensor:
         """Condition on the group's memories: (n, channels, grid, grid)."""
         keys, positions, pointer_tokens = self._memory_tokens(bank, group, tables)
-        hidden = begun_11lc.expand(len(group.slots_n), -1, -1, -1)
+        hidden = begun_11lc
         for number, layer in enumerate(self._layers):
             if number > 0:
                 hidden = _attend_to_itself(layer, hidden, tables)
-            attended, _ = layer.cross_attn_image(
-                query=layer.layer_norm2(hidden),
-                key=keys + positions,
-                value=keys,
-                position_embeddings=tables.rotary,
-                num_k_exclude_rope=pointer_tokens,
+            hidden = hidden + _rotary_attention(
+                layer.cross_attn_image, layer.layer_norm2(hidden), keys + positions, keys, tables, pointer_tokens
             )
-            hidden = hidden + attended
             hidden = hidden + layer.linear2(layer.activation(layer.linear1(layer.layer_norm3(hidden))))
         hidden = self._network.tracker.memory_attention.layer_norm(hidden)
         return to_map(hidden[:, 0].transpose(1, 2), tables.grid)
@@ -83,9 +79,51 @@ class MemoryAttention:
 
 def _attend_to_itself(layer: Any, hidden_n1lc: torch.Tensor, tables: PositionTables) -> torch.Tensor:
     normed = layer.layer_norm1(hidden_n1lc)
-    attended, _ = layer.self_attn(query=normed, key=normed, value=normed, position_embeddings=tables.rotary)
-    result: torch.Tensor = hidden_n1lc + attended
+    return hidden_n1lc + _rotary_attention(layer.self_attn, normed, normed, normed, tables)
+
+
+def _rotary_attention(
+    attention: Any,
+    queries_n1lc: torch.Tensor,
+    keys_n1mc: torch.Tensor,
+    values_n1mc: torch.Tensor,
+    tables: PositionTables,
+    unrotated: int = 0,
+) -> torch.Tensor:
+    """`Sam3TrackerVideoRoPEAttention` in fewer passes over the keys.
+
+    Args:
+        attention: The module.
+        queries_n1lc: Queries, or (1, …) when they are the same for all n.
+        keys_n1mc: Keys, of which the last `unrotated` have no place in the picture.
+        values_n1mc: Values.
+        tables: Positional tables.
+        unrotated: See above.
+    """
+
+    def heads(projected: torch.Tensor) -> torch.Tensor:
+        count, _, tokens, _ = projected.shape
+        return projected.view(count, tokens, attention.num_attention_heads, -1).transpose(1, 2)
+
+    keys = heads(attention.k_proj(keys_n1mc))
+    queries = rotate(heads(attention.q_proj(queries_n1lc)), tables.rotary_lc).expand(len(keys), -1, -1, -1)
+    rotated = rotate(keys[:, :, : keys.shape[2] - unrotated], tables.rotary_lc)
+    if unrotated:
+        rotated = torch.cat([rotated, keys[:, :, -unrotated:]], dim=2)
+    attended = functional.scaled_dot_product_attention(
+        queries, rotated, heads(attention.v_proj(values_n1mc)), scale=attention.scaling
+    )
+    result: torch.Tensor = attention.o_proj(attended.transpose(1, 2).flatten(2)[:, None])
     return result
+
+
+def rotate(tokens_nhlc: torch.Tensor, rotary_lc: torch.Tensor) -> torch.Tensor:
+    """Turn pairs of channels by the angles of each token's place; tokens of several pictures follow each other."""
+    count, heads, tokens, channels = tokens_nhlc.shape
+    places, pairs = rotary_lc.shape
+    numbers = tokens_nhlc.float().reshape(count, heads, tokens // places, places, pairs, 2)
+    turned = torch.view_as_real(torch.view_as_complex(numbers) * rotary_lc)
+    return turned.reshape(count, heads, tokens, channels).to(tokens_nhlc.dtype)
 
 
 def _sine_positions(positions: torch.Tensor, channels: int, temperature: float = 10000.0) -> torch.Tensor:

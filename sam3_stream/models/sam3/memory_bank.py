@@ -126,40 +126,35 @@ class MemoryBank:
         self.logits_shw = self.logits_shw[:0].clone()
 
     def groups(self, slots: Sequence[int]) -> list[MemoryGroup]:
-        """Sort objects into groups with equally many memories and pointers of earlier frames."""
-        picked: dict[tuple[int, int], list[tuple[int, IntArray, IntArray]]] = {}
-        for slot in slots:
-            entries, pointers = self._entries(slot), self._pointers(slot)
-            picked.setdefault((len(entries), len(pointers)), []).append((slot, entries, pointers))
-        return [self._group(members) for members in picked.values()]
+        """Sort objects into groups with equally many memories and pointers of earlier frames.
 
-    def _group(self, members: list[tuple[int, IntArray, IntArray]]) -> MemoryGroup:
-        slots = np.array([slot for slot, _, _ in members], np.int64)
-        entries = np.stack([entries for _, entries, _ in members])
-        pointers = np.stack([pointers for _, _, pointers in members])
-        ages = np.take_along_axis(self.memory_ages_se[slots], entries, axis=1)
-        return MemoryGroup(
-            slots,
-            entries,
-            np.where(entries < self._conditioning, 0, ages),
-            pointers,
-            np.take_along_axis(self.pointer_ages_sp[slots], pointers, axis=1),
-        )
+        Rows are in the reference's order: conditioning ones first, oldest first; then memories oldest first and
+        pointers newest first.
+        """
+        slots_n = np.array(slots, np.int64)
+        memory_ages = self.memory_ages_se[slots_n]
+        pointer_ages = self.pointer_ages_sp[slots_n]
+        entries, entry_counts = self._in_order(memory_ages, -memory_ages)
+        pointers, pointer_counts = self._in_order(pointer_ages, pointer_ages)
+        counts = np.stack([entry_counts, pointer_counts], axis=1)
+        found = []
+        for entry_count, pointer_count in np.unique(counts, axis=0):
+            members = np.flatnonzero((counts == (entry_count, pointer_count)).all(axis=1))
+            entries_nm, pointers_np = entries[members, :entry_count], pointers[members, :pointer_count]
+            ages_nm = np.take_along_axis(memory_ages[members], entries_nm, axis=1)
+            offsets_nm = np.where(entries_nm < self._conditioning, 0, ages_nm)
+            ages_np = np.take_along_axis(pointer_ages[members], pointers_np, axis=1)
+            found.append(MemoryGroup(slots_n[members], entries_nm, offsets_nm, pointers_np, ages_np))
+        return found
 
-    def _entries(self, slot: int) -> IntArray:
-        """Rows of an object's memories of earlier frames, as the reference orders them: conditioning, then by age."""
-        ages = self.memory_ages_se[slot]
-        is_conditioning = np.arange(len(ages)) < self._conditioning
-        usable = np.flatnonzero((ages >= 1) & (is_conditioning | (ages <= self._recent)))
-        return usable[np.lexsort((-ages[usable], ~is_conditioning[usable]))]
-
-    def _pointers(self, slot: int) -> IntArray:
-        """Rows of an object's pointers: of conditioning frames oldest first, then of recent frames newest first."""
-        ages = self.pointer_ages_sp[slot]
-        is_conditioning = np.arange(len(ages)) < self._conditioning
-        usable = np.flatnonzero((ages >= 1) & (is_conditioning | (ages <= len(ages) - self._conditioning)))
-        order = np.where(is_conditioning[usable], -ages[usable], ages[usable])
-        return usable[np.lexsort((order, ~is_conditioning[usable]))]
+    def _in_order(self, ages_nr: IntArray, recent_order_nr: IntArray) -> tuple[IntArray, IntArray]:
+        """Rows of earlier frames that can still be picked, in order and first, and how many they are."""
+        rows = ages_nr.shape[1]
+        is_conditioning = np.arange(rows) < self._conditioning
+        usable = (ages_nr >= 1) & (is_conditioning | (ages_nr <= rows - self._conditioning))
+        last = 4 * _OLDEST
+        order = np.where(is_conditioning, -ages_nr, last + recent_order_nr)
+        return np.argsort(np.where(usable, order, 2 * last), axis=1, kind="stable"), usable.sum(axis=1)
 
     def write(
         self,
@@ -176,24 +171,20 @@ class MemoryBank:
             pointers_nc: (n, pointer_channels).
             conditioning_n: Whether the frame conditions the object from now on.
         """
-        entries, pointers = [], []
-        for slot, conditioning in zip(slots, conditioning_n, strict=True):
-            for ages in (self.memory_ages_se[slot], self.pointer_ages_sp[slot]):
-                ages[ages == 0] = EMPTY
-            if conditioning:
-                entry = pointer = self._conditioning_row(slot)
-            else:
-                entry = self._recent_row(self.memory_ages_se[slot])
-                pointer = self._recent_row(self.pointer_ages_sp[slot])
-            self.memory_ages_se[slot, entry] = self.pointer_ages_sp[slot, pointer] = 0
-            entries.append(entry)
-            pointers.append(pointer)
-        device = self.memories_selc.device
-        rows = torch.tensor([list(slots), entries, pointers], dtype=torch.int64).to(device, non_blocking=True)
-        self.memories_selc[rows[0], rows[1]] = memories_nlc.to(self.memories_selc.dtype)
-        self.pointers_spc[rows[0], rows[2]] = pointers_nc.to(self.pointers_spc.dtype)
+        slots_n = np.array(slots, np.int64)
+        rows = [slots_n]
+        for ages_sr in (self.memory_ages_se, self.pointer_ages_sp):
+            ages_nr = ages_sr[slots_n]
+            ages_sr[slots_n] = np.where(ages_nr == 0, EMPTY, ages_nr)
+            rows.append(self._recent_rows(ages_sr[slots_n]))
+        for row in np.flatnonzero(conditioning_n):
+            rows[1][row] = rows[2][row] = self._conditioning_row(slots_n[row])
+        self.memory_ages_se[slots_n, rows[1]] = self.pointer_ages_sp[slots_n, rows[2]] = 0
+        at = torch.from_numpy(np.stack(rows)).to(self.memories_selc.device, non_blocking=True)
+        self.memories_selc[at[0], at[1]] = memories_nlc.to(self.memories_selc.dtype)
+        self.pointers_spc[at[0], at[2]] = pointers_nc.to(self.pointers_spc.dtype)
 
-    def _conditioning_row(self, slot: int) -> int:
+    def _conditioning_row(self, slot: np.int64) -> int:
         """A free conditioning row, emptied by moving the oldest to the recent ones if need be."""
         ages = self.memory_ages_se[slot, : self._conditioning]
         if (ages == EMPTY).any():
@@ -203,17 +194,17 @@ class MemoryBank:
             (self.memories_selc, self.memory_ages_se),
             (self.pointers_spc, self.pointer_ages_sp),
         ):
-            row = self._recent_row(ages_sr[slot])
+            row = int(self._recent_rows(ages_sr[slot][None])[0])
             if ages_sr[slot, oldest] < ages_sr.shape[1] - self._conditioning:
                 tensor[slot, row] = tensor[slot, oldest]
                 ages_sr[slot, row] = ages_sr[slot, oldest]
         return oldest
 
-    def _recent_row(self, ages_r: IntArray) -> int:
-        """The recent row that is empty, or else the oldest."""
-        ages = ages_r[self._conditioning :]
-        empty = ages == EMPTY
-        return self._conditioning + int(np.argmax(empty) if empty.any() else np.argmax(ages))
+    def _recent_rows(self, ages_nr: IntArray) -> IntArray:
+        """For each object the recent row that is empty, or else the oldest."""
+        recent_nr = ages_nr[:, self._conditioning :]
+        rows_n: IntArray = np.where(recent_nr == EMPTY, 2 * _OLDEST, recent_nr).argmax(axis=1) + self._conditioning
+        return rows_n
 
     def resample(self, grid: int, mask_grid: int) -> None:
         """Bring memories and logits to another grid; everything else stays as it is."""

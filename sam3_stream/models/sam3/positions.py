@@ -26,7 +26,8 @@ class PositionTables:
         memory_mask_grid: Side of the masks that the memory encoder takes, 16 a patch.
         trunk_position_ids: (grid*grid, 2) for the trunk's global layers.
         features_l1c: (1, grid*grid, channels), added to features before memory attention.
-        rotary: cos and sin, (1, grid*grid, head_dim), for memory attention.
+        rotary_lc: cosine and sine of each patch's angles as complex numbers, (grid*grid, head_dim/2), for memory
+            attention.
         image_1chw: (1, channels, grid, grid), keys of the mask decoder.
         memory_lm: (grid*grid, memory_channels), added to memories.
     """
@@ -44,7 +45,7 @@ class PositionTables:
         features = network.neck.position_encoding(torch.Size((1, channels, grid, grid)), device, dtype)
         self.features_l1c = features.flatten(2).transpose(1, 2)
         angles = tracker.memory_attention.rotary_emb(self.features_l1c, patch_xy)
-        self.rotary = (angles[0], angles[1])
+        self.rotary_lc = torch.complex(angles[0][0, :, ::2].float(), angles[1][0, :, ::2].float())
         centers = (patch_xy.view(grid, grid, 2).to(dtype) + 0.5) / grid
         self.image_1chw = tracker.shared_image_embedding(centers).permute(2, 0, 1)[None]
         memory_shape = torch.Size((1, tracker.mem_dim, grid, grid))

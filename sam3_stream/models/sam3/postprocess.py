@@ -43,6 +43,7 @@ class MaskPostprocessor:
         logits = fill_holes(logits, options.hole_area)
         logits = remove_sprinkles(logits, options.sprinkle_area)
         logits = smooth(logits, options.smoothing_sigma)
+        keep_apart = options.non_overlapping and count > 1
         owner = torch.zeros((height, width), dtype=torch.int32, device=logits.device)
         best = torch.full((height, width), -torch.inf, device=logits.device)
 
@@ -50,14 +51,15 @@ class MaskPostprocessor:
             enlarged = functional.interpolate(
                 logits[start:stop, None], size=(height, width), mode="bilinear", align_corners=False
             )[:, 0]
-            top = enlarged.max(dim=0)
-            higher = top.values > best
-            owner.copy_(torch.where(higher, top.indices.int() + start, owner))
-            best.copy_(torch.maximum(best, top.values))
+            if keep_apart:
+                top = enlarged.max(dim=0)
+                higher = top.values > best
+                owner.copy_(torch.where(higher, top.indices.int() + start, owner))
+                best.copy_(torch.maximum(best, top.values))
             return enlarged > 0
 
         masks = torch.cat(self._batches.run(count, enlarge))
-        if options.non_overlapping and count > 1:
+        if keep_apart:
             masks &= owner == torch.arange(count, device=owner.device)[:, None, None]
         result: MaskArray = masks.cpu().numpy()
         return result
