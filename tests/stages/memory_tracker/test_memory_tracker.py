@@ -153,7 +153,7 @@ def test_going_on_from_a_checkpoint_without_the_frames_before_it(tmp_path):
     store = CheckpointStore(tmp_path / "state", interval_frames=5, kept=3)
     whole = run_stage(MemoryTracker(FakeModel(), prompts, checkpoints=store), encoded_frames(19))
     checkpoint = CheckpointStore(tmp_path / "state", kept=3).newest(recorded_frames=14)
-    assert checkpoint.first_sequence == 15
+    assert checkpoint.first_sequence == 10
     tracker = MemoryTracker(FakeModel(), prompts, resume=ResumePoint(checkpoint))
     rest = run_stage(tracker, encoded_frames(9, first=10))
     assert [tracked.frame.sequence for tracked in rest] == list(range(10, 19))
