@@ -180,26 +180,20 @@ class Detector(nn.Module):
         """
         tokens_plc, valid_pl = _padded(prompts)
         size = len(prompts)
-        coarse_pchw = features.levels[-1].expand(size, -1, -1, -1)
-        encoded = self.detr_encoder(
-            vision_features=[coarse_pchw],
-            text_features=tokens_plc,
-            vision_pos_embeds=[features.coarse_position.expand(size, -1, -1, -1)],
-            text_mask=valid_pl,
-        )
+        encoded_psc, position_psc = self._encode(features, tokens_plc, valid_pl)
         decoded = self.detr_decoder(
-            vision_features=encoded.last_hidden_state,
+            vision_features=encoded_psc,
             text_features=tokens_plc,
-            vision_pos_encoding=encoded.pos_embeds_flattened,
+            vision_pos_encoding=position_psc,
             text_mask=valid_pl,
-            spatial_shapes=encoded.spatial_shapes,
+            spatial_shapes=torch.tensor([features.levels[-1].shape[-2:]], device=encoded_psc.device),
         )
         queries_pqc = decoded.intermediate_hidden_states[-1]
         logits_pq = self.dot_product_scoring(queries_pqc[None], tokens_plc, valid_pl)[0].squeeze(-1)
         scores_pq = (logits_pq.sigmoid() * decoded.presence_logits[-1].sigmoid()).double().cpu().numpy()
         above = [np.flatnonzero(scores > low) for scores, low in zip(scores_pq, score_thresholds, strict=True)]
         found = [number for number, queries in enumerate(above) if len(queries)]
-        pixels = self._pixels(features, encoded.last_hidden_state[found], tokens_plc[found], valid_pl[found])
+        pixels = self._pixels(features, encoded_psc[found], tokens_plc[found], valid_pl[found])
         results = [self._nothing(features)] * size
         for number, pixels_chw in zip(found, pixels, strict=True):
             embeddings_nc = self.mask_decoder.mask_embedder(queries_pqc[number, above[number]])
@@ -208,6 +202,37 @@ class Detector(nn.Module):
             kept = np.flatnonzero(mask_nms(masks_nhw > 0, scores_n, nms_iou))
             results[number] = Candidates(scores_n[kept], masks_nhw[torch.from_numpy(kept).to(masks_nhw.device)])
         return results
+
+    def _encode(self, features: DetectorFeatures, tokens_plc: Tensor, valid_pl: Tensor) -> tuple[Tensor, Tensor]:
+        """`Sam3DetrEncoder.forward`, but what its first layer does before it reads the prompt is done once for all.
+
+        Returns:
+            The frame as each prompt sees it, and its positional encoding, both (p, h*w, channels).
+        """
+        encoder, size = self.detr_encoder, len(tokens_plc)
+        hidden_psc = features.levels[-1].flatten(2).transpose(1, 2)
+        position_psc = features.coarse_position.flatten(2).transpose(1, 2)
+        first = encoder.layers[0]
+        normed_1sc = first.layer_norm1(hidden_psc)
+        query_1sc = normed_1sc + position_psc
+        attended_1sc, _ = first.self_attn(query=query_1sc, key=query_1sc, value=normed_1sc)
+        hidden_psc = (hidden_psc + attended_1sc).expand(size, -1, -1)
+        position_psc = position_psc.expand(size, -1, -1)
+        mask = create_bidirectional_mask(
+            config=encoder.config,
+            inputs_embeds=hidden_psc,
+            encoder_hidden_states=tokens_plc,
+            attention_mask=valid_pl,
+        )
+        normed_psc = first.layer_norm2(hidden_psc)
+        attended_psc, _ = first.cross_attn(query=normed_psc, key=tokens_plc, value=tokens_plc, attention_mask=mask)
+        hidden_psc = hidden_psc + attended_psc
+        hidden_psc = hidden_psc + first.mlp(first.layer_norm3(hidden_psc))
+        for layer in encoder.layers[1:]:
+            hidden_psc = layer(
+                hidden_psc, prompt_feats=tokens_plc, vision_pos_encoding=position_psc, prompt_cross_attn_mask=mask
+            )
+        return hidden_psc, position_psc
 
     def _pixels(self, features: DetectorFeatures, encoded_psc: Tensor, tokens_plc: Tensor, valid_pl: Tensor) -> Tensor:
         """Pixel features for the concepts' masks: `Sam3MaskDecoder.forward` up to its product with the queries."""

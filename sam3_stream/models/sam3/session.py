@@ -181,7 +181,8 @@ class Sam3Session:
         """Masks at display size. Objects of different concepts may overlap, others only if so configured."""
         groups: dict[str | None, list[int]] = {}
         for row, entry in enumerate(entries):
-            groups.setdefault(entry.prompt_id if entry.prompt_id in self._concepts.table else None, []).append(row)
+            apart = self._options.non_overlapping and entry.prompt_id in self._concepts.table
+            groups.setdefault(entry.prompt_id if apart else None, []).append(row)
         masks: list[MaskArray] = [np.zeros((height, width), np.bool_) for _ in entries]
         for rows in groups.values():
             logits = self._bank.logits_shw[self._index([entries[row] for row in rows])]
