@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,11 +12,15 @@ import cv2
 import numpy as np
 import pytest
 
+from sam3_stream.config.rate import RateConfig
 from sam3_stream.core.pictures import ArrayPicture
-from sam3_stream.core.prompts import ObjectPrompt
-from sam3_stream.core.records import Frame, MaskArray
+from sam3_stream.core.prompts import MaskPrompt, ObjectPrompt
+from sam3_stream.core.records import Frame, MaskArray, StreamInfo, TrackedFrame
 from sam3_stream.models.lite import LiteModel
 from sam3_stream.models.protocols import Resolution
+from sam3_stream.runtime.channel import Channel
+from sam3_stream.stages.decoder.realtime import RealtimeSource
+from sam3_stream.stages.memory_tracker import MemoryTracker, RateControlledTracker, RateGate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from davis_metrics import contour_accuracy, region_similarity
@@ -72,3 +77,40 @@ def test_ids_and_quality_live_through_a_change_every_second(davis_root: Path):
 @pytest.mark.parametrize("sequence", ["blackswan", "camel", "cows", "goat", "car-roundabout"])
 def test_ids_and_quality_live_through_twenty_changes(davis_root: Path, sequence: str):
     compare(davis_root, sequence, 20)
+
+
+@pytest.mark.data
+def test_a_real_model_holds_a_live_rate_and_says_what_it_did(davis_root: Path):
+    frames, truths = load(davis_root, "blackswan", 75)
+    gate = RateGate(RateConfig(target_fps=FPS, max_latency_ms=5000), model := LiteModel(threads=1), live=True)
+    outbox: Channel[TrackedFrame] = Channel(100)
+    clip = RealtimeSource(Clip(frames))
+    RateControlledTracker(MemoryTracker(model, [MaskPrompt(mask=truths[0])]), gate).run(clip, outbox)
+    outbox.close()
+    came = list(outbox)
+    sequences = [each.frame.sequence for each in came]
+    assert sequences == sorted(set(sequences))
+    assert len(came) + sum(gate.dropped.values()) == len(frames)
+    offered = model.resolutions(frames[0].width, frames[0].height)
+    age = 0
+    for each in came:
+        age = 0 if each.state == "tracked" else age + 1
+        assert each.mask_age == age <= 4
+        assert [(found.object_id, found.present) for found in each.objects] == [(1, True)]
+        assert each.rate is not None
+        assert each.rate.resolution in offered
+        assert each.resolution == (each.rate.resolution if age == 0 else None)
+
+
+class Clip:
+    """Frames as a source."""
+
+    def __init__(self, frames: list[Frame]) -> None:
+        self._frames = frames
+        self.info = StreamInfo(frames[0].width, frames[0].height, frames[0].time_base)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return iter(self._frames)
+
+    def close(self) -> None:
+        pass
