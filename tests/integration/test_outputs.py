@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import av
@@ -13,6 +15,7 @@ from pycocotools import mask as coco_mask
 
 from sam3_stream.core.errors import InputError
 from tests.support.clips import disc_mask, write_clip
+from tests.support.command import start_command
 
 
 def rows_of(masks: Path) -> list[dict]:
@@ -108,3 +111,21 @@ def test_help_names_every_option_of_track(sam3_stream_command):
     assert outcome.code == 0
     for option in ("--click", "--box", "--mask", "--text", "--overlay", "--backward", "--resume", "--max-frames"):
         assert option in outcome.out
+
+
+def test_the_pipeline_wired_by_hand_does_what_the_config_does(tmp_path):
+    """`pipelines/track_file.py` and `configs/track_file.yaml`, as a user runs them, in an empty folder."""
+    root = Path(__file__).parents[2]
+    clip = write_clip(tmp_path / "clip.mp4", frames=12, size=(320, 240), audio=True)
+    for folder in ("by_hand", "by_config"):
+        (tmp_path / folder).mkdir()
+    by_hand = [sys.executable, root / "pipelines" / "track_file.py", clip, "80,60"]
+    done = subprocess.run(by_hand, cwd=tmp_path / "by_hand", capture_output=True, text=True, check=True)
+    assert "1 objects" in done.stdout.splitlines()[-1]
+    settings = [f"source.path={clip}", "prompts.0.x=80.0", "prompts.0.y=60.0"]
+    overrides = [each for setting in settings for each in ("--set", setting)]
+    process = start_command("run", root / "configs" / "track_file.yaml", *overrides, cwd=tmp_path / "by_config")
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    for name in ("tracked.jsonl", "tracked.mp4"):
+        assert (tmp_path / "by_hand" / name).read_bytes() == (tmp_path / "by_config" / name).read_bytes()
