@@ -132,5 +132,5 @@ class ConceptMemory:
         """Set what objects look like on this frame, whatever is remembered of them."""
         bank = self._tracker.bank
         index = torch.tensor(list(slots), dtype=torch.int64, device=bank.scores_s.device)
-        bank.logits_shw[index] = masks_nhw.to(bank.logits_shw.dtype)
-        bank.scores_s[index] = scores_n.to(bank.scores_s.dtype)
+        bank.logits_shw[index] = masks_nhw.to(bank.logits_shw)
+        bank.scores_s[index] = scores_n.to(bank.scores_s)

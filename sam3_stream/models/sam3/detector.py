@@ -186,7 +186,7 @@ class Detector(nn.Module):
             text_features=tokens_plc,
             vision_pos_encoding=position_psc,
             text_mask=valid_pl,
-            spatial_shapes=torch.tensor([features.levels[-1].shape[-2:]], device=encoded_psc.device),
+            spatial_shapes=torch.tensor([features.levels[-1].shape[-2:]]),  # on the CPU: they are read as numbers
         )
         queries_pqc = decoded.intermediate_hidden_states[-1]
         logits_pq = self.dot_product_scoring(queries_pqc[None], tokens_plc, valid_pl)[0].squeeze(-1)

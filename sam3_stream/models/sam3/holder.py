@@ -18,10 +18,14 @@ class EngineHolder:
         load: Makes the engine.
         clock: Time.
         idle_unload_s: After so many seconds without use it goes; None keeps it.
+        on_unload: Called when it has gone, so that what else is in memory goes with it.
     """
 
-    def __init__(self, load: Callable[[], Engine], clock: Clock, idle_unload_s: float | None) -> None:
+    def __init__(
+        self, load: Callable[[], Engine], clock: Clock, idle_unload_s: float | None, on_unload: Callable[[], None]
+    ) -> None:
         self._load = load
+        self._on_unload = on_unload
         self._clock = clock
         self._idle_unload_s = idle_unload_s
         self._engine: Engine | None = None
@@ -60,6 +64,7 @@ class EngineHolder:
             if self._clock.monotonic_s() - self._last_use_s < self._idle_unload_s:
                 return False
             self._engine = None
+        self._on_unload()
         free_cached_memory()
         logger.info("unloaded the SAM 3 weights after %g s without a frame", self._idle_unload_s)
         return True
@@ -69,6 +74,7 @@ class EngineHolder:
         self._closed.set()
         with self._lock:
             self._engine = None
+        self._on_unload()
         free_cached_memory()
 
     def _start_watch(self) -> None:

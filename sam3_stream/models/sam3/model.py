@@ -134,8 +134,8 @@ class Sam3Model:
         self._largest = max(self._resolutions)
         self._pictures = BatchLimit("pictures")
         self._encoding = threading.Lock()
-        self._holder = EngineHolder(self._load, clock, idle_unload_s)
         self._text_encoder = TextEncoder(checkpoint, torch.float64 if self.dtype == torch.float64 else torch.float32)
+        self._holder = EngineHolder(self._load, clock, idle_unload_s, self._text_encoder.unload)
         self._prompt_bank: PromptBank | None = None
         self._reading = threading.Lock()
 
@@ -292,7 +292,6 @@ class Sam3Model:
     def close(self) -> None:
         """See `VideoModel.close`."""
         self._holder.close()
-        self._text_encoder.unload()
 
     def _load(self) -> Engine:
         network = TrackerNetwork.load(self.checkpoint, self.device, self.dtype)

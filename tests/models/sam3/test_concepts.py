@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 
 import itertools
 
+from sam3_stream.core.clock import SimulatedClock
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.prompts import ConceptPrompt, ExemplarPrompt, TextPrompt
 from sam3_stream.models.sam3 import TrackerOptions, load_sam3
@@ -446,3 +447,21 @@ def test_when_memory_runs_out_in_a_look_the_frame_is_done_again_and_nothing_is_b
     fresh.step()
     fresh.step(*phrases("red cat"))
     assert len(cats) == len(fresh.of("red cat")), "as many as without the failure"
+
+
+def test_the_detector_and_the_text_encoder_go_with_the_weights_and_come_back(folder):
+    clock = SimulatedClock()
+    model = load_sam3(
+        folder, device="cpu", dtype="fp32", idle_unload_s=600.0, clock=clock, concepts=ConceptOptions(prompt_bank=None)
+    )
+    session = model.open_session(id_counter().__next__)
+    first = session.step(model.encode([moving_frame(0)])[0], phrases("dog"))
+    assert model._text_encoder.is_loaded
+    clock.sleep(601.0)
+    assert model.unload_if_idle()
+    assert not model.loaded
+    assert not model._text_encoder.is_loaded
+    second = session.step(model.encode([moving_frame(1)])[0], phrases("red cat"))
+    assert session.looked
+    assert {tracked.object_id for tracked in first.objects} <= {tracked.object_id for tracked in second.objects}
+    model.close()
