@@ -11,20 +11,18 @@ import torch
 from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt, SessionPrompt
 from sam3_stream.core.records import EncodedFrame, MaskArray, TrackedFrame, TrackedObject
 from sam3_stream.models.protocols import SessionState
-from sam3_stream.models.sam3.concept_memory import ConceptMemory, select
 from sam3_stream.models.sam3.concept_table import Concept
-from sam3_stream.models.sam3.concepts import ConceptFrame, Concepts
+from sam3_stream.models.sam3.concepts import Concepts
 from sam3_stream.models.sam3.detect_interval import DetectInterval
-from sam3_stream.models.sam3.engine import Engine
+from sam3_stream.models.sam3.frame_step import FrameStep, restarts
 from sam3_stream.models.sam3.image_encoder import Sam3Features
 from sam3_stream.models.sam3.memory_bank import MemoryBank
 from sam3_stream.models.sam3.objects import ObjectEntry, ObjectTable
 from sam3_stream.models.sam3.oom import BatchLimit, free_cached_memory
-from sam3_stream.models.sam3.positions import PositionTables
 from sam3_stream.models.sam3.postprocess import MaskPostprocessor
-from sam3_stream.models.sam3.prompts import check_object_prompt, mask_on_square, merge_clicks, points_on_square
+from sam3_stream.models.sam3.prompts import check_object_prompt, merge_clicks
 from sam3_stream.models.sam3.snapshot import CurrentFrame, read_snapshot, take_snapshot
-from sam3_stream.models.sam3.tracker import ObjectTracker, Tracked, concatenate
+from sam3_stream.models.sam3.tracker import ObjectTracker
 
 if TYPE_CHECKING:
     from sam3_stream.models.sam3.model import Sam3Model
@@ -140,7 +138,7 @@ class Sam3Session:
             entry = self._objects[prompt.object_id]
         else:
             entry = self._objects.add(prompt.object_id, prompt.prompt_id, prompt.label)
-        if _restarts(prompt):
+        if restarts(prompt):
             self._current.forget(entry.object_id, entry.slot)
         prompt = merge_clicks(self._current.clicks.get(entry.object_id), prompt)
         if prompt.mask is None:
@@ -160,7 +158,7 @@ class Sam3Session:
             tracker = ObjectTracker(
                 engine.network, self._bank, self._batches, multimask_max_points=self._options.multimask_max_points
             )
-            step = _FrameStep(tracker, encoded, tables, self._objects, self._current)
+            step = FrameStep(tracker, encoded, tables, self._objects, self._current)
             found = step.run(earlier, prompts, self._concepts)
             if len(self._concepts.table):
                 step.look(self._concepts, engine, found, prompts, again=again)
@@ -229,140 +227,3 @@ class Sam3Session:
         self._objects.clear()
         self._current = CurrentFrame()
         self._bank.release()
-
-
-class _FrameStep:
-    """One pass over the objects of a frame, in the reference's order: find, prompt, remember."""
-
-    def __init__(
-        self,
-        tracker: ObjectTracker,
-        encoded: EncodedFrame,
-        tables: PositionTables,
-        objects: ObjectTable,
-        current: CurrentFrame,
-    ) -> None:
-        self._tracker = tracker
-        self._frame = encoded.frame
-        self._features: Sam3Features = encoded.features
-        self._tables = tables
-        self._objects = objects
-        self._current = current
-
-    def run(self, earlier: Sequence[int], prompts: Sequence[ObjectPrompt], concepts: Concepts) -> Tracked | None:
-        """Find the objects in the slots `earlier` by memory, apply the prompts, and remember all that came out.
-
-        Returns:
-            What was found of objects that concepts found and no prompt speaks of; it is for `look` to remember.
-        """
-        restarted = {self._slot(prompt) for prompt in prompts if _restarts(prompt)}
-        mine = {entry.slot for entry in self._objects if entry.prompt_id in concepts.table}
-        mine -= {self._slot(prompt) for prompt in prompts}
-        left = self._remember_found([slot for slot in earlier if slot not in restarted], prompts, mine)
-        masks = [prompt for prompt in prompts if prompt.mask is not None]
-        others = [prompt for prompt in prompts if prompt.mask is None]
-        for batch in (self._take_masks(masks), self._click(others)):
-            if batch is not None:
-                self._keep(batch)
-                conditioning = np.ones(len(batch.slots), np.bool_)
-                self._tracker.memorize(self._features, self._tables, batch, conditioning, binarize=True)
-        return left
-
-    def look(
-        self,
-        concepts: Concepts,
-        engine: Engine,
-        found: Tracked | None,
-        prompts: Sequence[ObjectPrompt],
-        *,
-        again: bool,
-    ) -> None:
-        """Let the concepts look at the frame, and remember their objects."""
-        entries = [self._objects[prompt.object_id] for prompt in prompts]
-        born = concepts.update(
-            ConceptFrame(
-                frame=self._frame,
-                features=self._features,
-                memory=ConceptMemory(self._tracker, self._features, self._tables),
-                detector=lambda: engine.detector,
-                found=found,
-                settled=tuple(entry.slot for entry in entries if entry.prompt_id in concepts.table),
-                again=again,
-            )
-        )
-        if born is not None:
-            self._keep(born)
-
-    def _remember_found(
-        self, slots: Sequence[int], prompts: Sequence[ObjectPrompt], left_out: set[int]
-    ) -> Tracked | None:
-        """Find objects and remember them, all but those `left_out`, which are returned."""
-        found = self._tracker.propagate(self._features, self._tables, slots)
-        if found is None:
-            return None
-        self._keep(found)
-        rows = [row for row, slot in enumerate(found.slots) if slot not in left_out]
-        if rows:
-            kept = found if len(rows) == len(found.slots) else select(found, rows)
-            conditioning = np.zeros(len(rows), np.bool_)
-            self._tracker.memorize(self._features, self._tables, kept, conditioning, binarize=bool(prompts))
-        left = [row for row, slot in enumerate(found.slots) if slot in left_out]
-        return select(found, left) if left else None
-
-    def _slot(self, prompt: ObjectPrompt) -> int:
-        return self._objects[prompt.object_id].slot
-
-    def _keep(self, tracked: Tracked) -> None:
-        for row, slot in enumerate(tracked.slots):
-            self._current.embeddings[slot] = tracked.embedding_nchw[row : row + 1]
-
-    def _take_masks(self, prompts: Sequence[ObjectPrompt]) -> Tracked | None:
-        if not prompts:
-            return None
-        device = self._features.embedding_1chw.device
-
-        def take(start: int, stop: int) -> Tracked:
-            part = prompts[start:stop]
-            masks = torch.cat([mask_on_square(prompt, self._tables.resolution, device) for prompt in part])
-            return self._tracker.take_mask(self._features, self._tables, [self._slot(prompt) for prompt in part], masks)
-
-        return concatenate(self._tracker.batches.run(len(prompts), take))
-
-    def _click(self, prompts: Sequence[ObjectPrompt]) -> Tracked | None:
-        """Decode clicks and boxes; prompts with equally many points that start or refine alike run together."""
-        groups: dict[tuple[int, bool], list[ObjectPrompt]] = {}
-        for prompt in prompts:
-            points = len(prompt.points_n2) + 2 * (prompt.box_xyxy is not None)
-            groups.setdefault((points, self._refines(prompt)), []).append(prompt)
-        parts: list[Tracked] = []
-        for (_, refine), group in groups.items():
-
-            def click(start: int, stop: int, group: list[ObjectPrompt] = group, refine: bool = refine) -> Tracked:
-                return self._click_group(group[start:stop], refine)
-
-            parts += self._tracker.batches.run(len(group), click)
-        return concatenate(parts) if parts else None
-
-    def _refines(self, prompt: ObjectPrompt) -> bool:
-        """Whether the prompt corrects the mask that the object has on this frame."""
-        slot = self._slot(prompt)
-        return slot in self._current.embeddings and bool(self._tracker.bank.scores_s[slot] > 0)
-
-    def _click_group(self, prompts: Sequence[ObjectPrompt], refine: bool) -> Tracked:
-        slots = [self._slot(prompt) for prompt in prompts]
-        device = self._features.embedding_1chw.device
-        width, height = self._frame.width, self._frame.height
-        squares = [points_on_square(prompt, width, height, self._tables.resolution) for prompt in prompts]
-        points = torch.from_numpy(np.stack([points for points, _ in squares])).to(device)
-        labels = torch.from_numpy(np.stack([labels for _, labels in squares])).to(device)
-        embedding = self._tracker.fresh_embedding(self._features, len(slots))
-        previous = None
-        if refine:
-            embedding = torch.cat([self._current.embeddings[slot] for slot in slots])
-            previous = self._tracker.bank.logits_shw[torch.tensor(slots, device=device)]
-        return self._tracker.click(self._features, self._tables, slots, points, labels, embedding, previous)
-
-
-def _restarts(prompt: ObjectPrompt) -> bool:
-    """Whether the prompt says where the object is without regard to its memory."""
-    return prompt.mask is not None or prompt.box_xyxy is not None
