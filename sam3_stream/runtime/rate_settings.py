@@ -52,10 +52,10 @@ class RateSettings:
         max_skip: Most frames in a row that may go without the model.
         max_latency_s: Most seconds from a frame's arrival to its emission; `math.inf` for files.
         give_up: What to give up, first one first. A lever that is left out stays at its best. The default order of
-            resolution and skip follows from `benchmarks/rate_quality.py` (J&F of `lite` on DAVIS): to save half of the
-            CPU time, 320x192 loses 2.6 points, skipping with propagated masks 2.7, and smaller pictures do not let the
-            fast and the similar get away (drift-chicane: 73 against 63). Detection comes first because existing objects
-            lose nothing by it; new ones come later. No table has measured that.
+            resolution and skip follows from `benchmarks/rate_quality.py` (J&F of `lite` on DAVIS against CPU time): to
+            save half, 320x192 loses 2.6 points and skipping with propagated masks about 2.7; to save more, resolution
+            loses less. The two are close, and with smaller pictures the model still sees every frame. Detection comes
+            first because known objects lose nothing by it, only new ones come later; that has not been measured.
     """
 
     target_fps: float
