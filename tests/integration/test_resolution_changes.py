@@ -74,6 +74,7 @@ def test_ids_and_quality_live_through_a_change_every_second(davis_root: Path):
 
 @pytest.mark.data
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("sequence", ["blackswan", "camel", "cows", "goat", "car-roundabout"])
 def test_ids_and_quality_live_through_twenty_changes(davis_root: Path, sequence: str):
     compare(davis_root, sequence, 20)
