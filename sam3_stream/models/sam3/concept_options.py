@@ -15,6 +15,9 @@ from sam3_stream.models.sam3.prompt_bank import default_bank_folder
 class ConceptOptions:
     """Options of phrases and exemplars in a session.
 
+    A session that is full (`TrackerOptions.max_objects`) finds no more objects until one ends; of more new ones than
+    there is room for, those with the highest scores are taken.
+
     Attributes:
         detect_interval: How often the detector looks; it also looks whenever a concept is added or changed.
         association: Thresholds.
