@@ -14,9 +14,10 @@ from sam3_stream.models.lite.backbone import Backbone, FloatArray
 from sam3_stream.models.lite.features import FourierColour, FrameView, LiteFeatures, Standardisation
 from sam3_stream.models.lite.objects import LiteObject
 from sam3_stream.models.lite.presence import IDENTITY_DOUBTFUL, is_scene_cut, mask_descriptor
+from sam3_stream.models.lite.prompts.box_mask import mask_from_box
+from sam3_stream.models.lite.prompts.click_mask import mask_from_clicks
 from sam3_stream.models.lite.prompts.concept import MOST_REGIONS, SCORE_THRESHOLD, Concept, find_concept
-from sam3_stream.models.lite.prompts.first_mask import Clicks, mask_from_box, mask_from_clicks
-from sam3_stream.models.lite.prompts.fit import log_odds
+from sam3_stream.models.lite.prompts.fit import Clicks, log_odds
 from sam3_stream.models.lite.snapshot import pack_concepts, pack_objects, unpack_concepts, unpack_objects
 from sam3_stream.models.lite.tracking import compete, search_probability, tracked_log_odds
 from sam3_stream.models.lite.vocabulary import check_concept, classes_of

@@ -16,7 +16,7 @@ from sam3_stream.core.records import MaskArray, Picture
 from sam3_stream.models.lite.backbone import Backbone, FloatArray
 from sam3_stream.models.lite.features import FourierColour, FrameView
 from sam3_stream.models.lite.prompts.closer_look import Box, CloserLook, class_logits
-from sam3_stream.models.lite.prompts.fit import fit_rounds, grabcut, sigmoid
+from sam3_stream.models.lite.prompts.fit import Certainties, fit_rounds, grabcut, sigmoid
 
 SCORE_THRESHOLD = 0.65
 GLANCE_THRESHOLD = 0.4
@@ -123,9 +123,10 @@ def _look_closer(look: CloserLook, concept: Concept) -> Finding | None:
     best = named[np.argsort(-named.mean(axis=(1, 2)), kind="stable")[:BEST_CLASSES]].mean(axis=0)
     activation = cv2.resize((best - best.mean()) / (best.std() + np.float32(1e-6)), size)
     prior = np.sqrt(sigmoid(ACTIVATION_GAIN * activation - ACTIVATION_OFFSET) * np.clip(shown, 0, 1))
-    probability = fit_rounds(look.view, np.asarray(prior, np.float32), CONCEPT_LAMBDA, lambda p: p)
-    nowhere = np.zeros((look.size[1], look.size[0]), np.bool_)
-    mask = grabcut(look.rgb, np.asarray(cv2.resize(probability, look.size), np.float32), nowhere, nowhere)
+    known = Certainties.none(look.view.grid_shape)
+    probability = fit_rounds(look.view, np.asarray(prior, np.float32), CONCEPT_LAMBDA, known)
+    smooth = np.asarray(cv2.resize(probability, look.size), np.float32)
+    mask = grabcut(look.rgb, smooth, known.enlarge(look.rgb.shape[:2]))
     if not mask.any():
         return None
     under = cv2.resize(mask.astype(np.float32), logits.shape[:0:-1], interpolation=cv2.INTER_AREA)
