@@ -7,7 +7,7 @@ same without rate control, where the newest frame is taken whenever the model is
 
 The small SAM 3 checkpoint has random weights: its masks mean nothing, its structure and its time are what they are.
 
-usage: python benchmarks/rate_control.py DAVIS_ROOT [--models lite sam3] [--seconds 120]
+usage: OMP_NUM_THREADS=1 python benchmarks/rate_control.py DAVIS_ROOT [--models lite sam3] [--seconds 120]
 """
 
 from __future__ import annotations
