@@ -160,6 +160,9 @@ class Ours:
             self.session._concepts.accept(self.session._concepts.table.check(self._prompts, frame))
             self.session._concepts._changed.clear()
             self.session._concepts.schedule.looked(0.0)
+            with self._model.engine() as engine:
+                for concept in self.session._concepts.table:
+                    self.session._concepts.table.read(concept, engine.detector, None, frame)  # type: ignore[arg-type]
             return
         self.session.detect_interval = DetectInterval(frames=1 if look else 10**9)
         with self._model.engine() as engine:

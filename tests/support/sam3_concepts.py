@@ -117,7 +117,7 @@ def our_detector(model: Sam3VideoModel) -> Detector:
     state = {
         name.removeprefix("vision_encoder."): value
         for name, value in model.detector_model.state_dict().items()
-        if not name.startswith(("text_", "vision_encoder.backbone."))
+        if not name.startswith(("text_", "vision_encoder.backbone.", "vision_encoder.neck.fpn_layers.3."))
     }
     detector.load_state_dict(state)
     return detector.eval().requires_grad_(False)

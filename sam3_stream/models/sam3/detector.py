@@ -76,6 +76,7 @@ class Detector(nn.Module):
         for part in ("geometry_encoder", "detr_encoder", "detr_decoder", "mask_decoder"):
             getattr(config, f"{part}_config")._attn_implementation = "sdpa"
         self.neck = sam3.Sam3VisionNeck(config.vision_config)
+        del self.neck.fpn_layers[3:]  # the coarsest level, which nothing reads
         self.geometry_encoder = sam3.Sam3GeometryEncoder(config.geometry_encoder_config)
         self.detr_encoder = sam3.Sam3DetrEncoder(config.detr_encoder_config)
         self.detr_decoder = sam3.Sam3DetrDecoder(config.detr_decoder_config)
@@ -124,7 +125,7 @@ class Detector(nn.Module):
     def features(self, trunk_1chw: Tensor) -> DetectorFeatures:
         """Run the neck on the trunk's output, (1, channels, h, w)."""
         levels, positions = self.neck(trunk_1chw)
-        return DetectorFeatures(tuple(levels[:-1]), positions[-2])
+        return DetectorFeatures(tuple(levels), positions[-1])
 
     @torch.inference_mode()
     def prompt(
@@ -196,8 +197,7 @@ class Detector(nn.Module):
         pixels = self._pixels(features, encoded_psc[found], tokens_plc[found], valid_pl[found])
         results = [self._nothing(features)] * size
         for number, pixels_chw in zip(found, pixels, strict=True):
-            embeddings_nc = self.mask_decoder.mask_embedder(queries_pqc[number, above[number]])
-            masks_nhw = torch.einsum("nc,chw->nhw", embeddings_nc, pixels_chw.to(embeddings_nc.dtype))
+            masks_nhw = self._masks(queries_pqc[number, above[number]], pixels_chw)
             scores_n = scores_pq[number, above[number]]
             kept = np.flatnonzero(mask_nms(masks_nhw > 0, scores_n, nms_iou))
             results[number] = Candidates(scores_n[kept], masks_nhw[torch.from_numpy(kept).to(masks_nhw.device)])
@@ -235,7 +235,7 @@ class Detector(nn.Module):
         return hidden_psc, position_psc
 
     def _pixels(self, features: DetectorFeatures, encoded_psc: Tensor, tokens_plc: Tensor, valid_pl: Tensor) -> Tensor:
-        """Pixel features for the concepts' masks: `Sam3MaskDecoder.forward` up to its product with the queries."""
+        """Pixel features for the concepts' masks: `Sam3MaskDecoder.forward` up to their projection."""
         decoder = self.mask_decoder
         if not len(encoded_psc):
             return encoded_psc
@@ -250,9 +250,17 @@ class Detector(nn.Module):
             query=normed_psc, key=tokens_plc, value=tokens_plc, attention_mask=mask
         )
         levels = [level.expand(len(encoded_psc), -1, -1, -1) for level in features.levels]
-        pixels_pchw = decoder._embed_pixels(levels, encoded_psc + attended_psc)
-        pixels: Tensor = decoder.instance_projection(pixels_pchw)
-        return pixels
+        pixels_pchw: Tensor = decoder._embed_pixels(levels, encoded_psc + attended_psc)
+        return pixels_pchw
+
+    def _masks(self, queries_nc: Tensor, pixels_chw: Tensor) -> Tensor:
+        """Mask logits of a concept's queries: the pixels' projection is applied to the few queries instead."""
+        embeddings_nc = self.mask_decoder.mask_embedder(queries_nc)
+        projection, dtype = self.mask_decoder.instance_projection, embeddings_nc.dtype
+        weights_nc = embeddings_nc @ projection.weight[:, :, 0, 0].to(dtype)
+        bias_n11 = (embeddings_nc @ projection.bias.to(dtype))[:, None, None]
+        masks_nhw: Tensor = torch.einsum("nc,chw->nhw", weights_nc, pixels_chw.to(dtype)) + bias_n11
+        return masks_nhw
 
     def _nothing(self, features: DetectorFeatures) -> Candidates:
         fine = features.levels[0]
