@@ -40,10 +40,9 @@ def run_stream(model: Sam3Model, session: Sam3Session, frames: int) -> Observati
     pictures = [moving_picture(number, 80, 48) for number in range(50)]
     next_id = 1
     with model.engine() as engine:
-        layer = engine.network.tracker.memory_attention.layers[0].cross_attn_image
-    layer.register_forward_hook(
-        lambda _module, _inputs, options, _out: seen.tokens.__setitem__(-1, seen.tokens[-1] + options["key"].numel()),
-        with_kwargs=True,
+        keys = engine.network.tracker.memory_attention.layers[0].cross_attn_image.k_proj
+    keys.register_forward_hook(
+        lambda _module, inputs, _out: seen.tokens.__setitem__(-1, seen.tokens[-1] + inputs[0][..., 0].numel())
     )
     for number in range(frames):
         seen.tokens.append(0)

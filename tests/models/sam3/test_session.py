@@ -112,19 +112,21 @@ def test_a_click_on_the_frame_that_is_there_runs_neither_trunk_nor_memory_attent
 ):
     session = model.open_session(lambda: 1)
     run(model, session, 0, 3, clicks(1, (20, 20)), clicks(2, (60, 45)))
-    encoded = encode(model, 3)
-    first = session.step(encoded)
     ran: list[str] = []
     with model.engine() as engine:
         network = engine.network
         watched = {
             "trunk": network.trunk.layers[0],
-            "memory attention": network.tracker.memory_attention.layers[0].cross_attn_image,
+            "memory attention": network.tracker.memory_attention.layers[0].cross_attn_image.k_proj,
             "decoder": network.tracker.mask_decoder.transformer,
         }
         hooks = [
             module.register_forward_hook(lambda *_, name=name: ran.append(name)) for name, module in watched.items()
         ]
+        encoded = encode(model, 3)
+        first = session.step(encoded)
+        assert ran == ["trunk", "memory attention", "decoder"]
+        ran.clear()
         second = session.step(encoded, [clicks(1, (30, 25))])
         for hook in hooks:
             hook.remove()
