@@ -25,7 +25,7 @@ from sam3_stream.models.protocols import SessionState
 
 LEARN_EVERY = 4
 LEARN_RATE = 0.08
-SEARCH_EVERY = 8
+SEARCH_EVERY = 8  # until a phrase has found something: to look on would sooner or later find what is not there
 
 
 class LiteSession:
@@ -69,7 +69,8 @@ class LiteSession:
                 self._look_for(prompt)
         asked = {prompt.prompt_id for prompt in prompts}
         for concept in self._concepts.values():
-            if concept.prompt_id in asked or self._steps % SEARCH_EVERY < self._elapsed:
+            due = self._steps % SEARCH_EVERY < self._elapsed and not self._objects_of(concept.prompt_id)
+            if concept.prompt_id in asked or due:
                 masks |= self._search(concept, view, encoded.frame)
         self._last_level = view.levels[-1]
         self._steps += self._elapsed

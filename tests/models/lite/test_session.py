@@ -130,7 +130,8 @@ def test_every_step_lists_every_object_at_the_displayed_size(model):
         assert [found.object_id for found in tracked.objects] == [2, 5]
         assert not (tracked.objects[0].mask & tracked.objects[1].mask).any()
         assert all(found.mask.shape == SIZE[::-1] and found.mask.dtype == np.bool_ for found in tracked.objects)
-    assert tracked.resolution is not None and tracked.resolution[0] % 32 == 0
+    assert tracked.resolution is not None
+    assert tracked.resolution[0] % 32 == 0
     assert iou(tracked.objects[1].mask, disc_mask(7, SIZE)) > 0.7
 
 
