@@ -17,6 +17,7 @@ from sam3_stream.cli.progress import show_progress
 from sam3_stream.config.models import JobConfig
 from sam3_stream.core.errors import Sam3StreamError
 from sam3_stream.process_groups import ProcessGroup
+from sam3_stream.transport.endpoint import end_sockets
 
 LEFT = 75  # EX_TEMPFAIL: start me again
 
@@ -42,6 +43,7 @@ def main() -> int:
         errors.append(error)
     finally:
         group.close()
+        end_sockets()
     for each in errors:
         _complain(name, each)
     return int(getattr(errors[0], "exit_code", 1)) if errors else 0

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import zmq
 
 from sam3_stream.core.errors import ConfigError, InputError, OutputError
-from sam3_stream.transport.keys import KeyRing
+from sam3_stream.transport.keys import KeyRing, stop_authenticating
 
 _MAX_MESSAGE_BYTES = 1 << 30
+_LINGER_MS = 500
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Endpoint:
 
     def _socket(self, kind: int, max_waiting: int, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
         socket = context.socket(kind)
-        socket.linger = 0
+        socket.linger = _LINGER_MS
         socket.set_hwm(max_waiting)
         socket.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE_BYTES)
         socket.setsockopt(zmq.IPV6, 1)
@@ -98,8 +99,19 @@ class Endpoint:
         # A cut cable says nothing: without these a connection that is dead at one end lives on at the other.
         socket.setsockopt(zmq.CONNECT_TIMEOUT, 1000)
         socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3000)
+        # A slow subscriber answers late, behind all that waits for it; that is no reason to cut it off.
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15_000 if kind in (zmq.PUB, zmq.SUB) else 3000)
         return socket
+
+
+def end_sockets() -> None:
+    """Before a process ends: wait until the last words have been sent, or half a second has passed.
+
+    Every socket must have been closed.
+    """
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+    stop_authenticating(context)
+    context.term()
 
 
 def _is_loopback(address: str) -> bool:

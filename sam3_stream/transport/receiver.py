@@ -284,7 +284,7 @@ class ReceiverLink:
         self._said_s = float("-inf")
         self._heard_s = float("-inf")
         self._connected = False
-        self._farewell = threading.Event()
+        self._bidden_farewell = False
         socket = endpoint.connect(zmq.DEALER, only_when_connected=True)
         self._thread = SocketThread(
             f"receive-{name}", socket, self._on_message, self._on_turn, heartbeat_s / TURNS_A_HEARTBEAT
@@ -312,9 +312,16 @@ class ReceiverLink:
         self._thread.wake()
 
     def say_farewell(self, timeout_s: float) -> bool:
-        """Say that nothing more is wanted; False when the sender has not heard it within ``timeout_s`` seconds."""
-        (self._session or self.begin(0)).finish()
-        return self._farewell.wait(timeout_s)
+        """Say that nothing more is wanted, and wait until the sender has heard it, or is gone.
+
+        Returns:
+            False when neither happened within ``timeout_s`` seconds.
+        """
+        with self.changed:
+            session = self._session
+        (session or self.begin(0)).finish()
+        with self.changed:
+            return self.changed.wait_for(lambda: self._bidden_farewell or not self._connected, timeout_s)
 
     def stop(self) -> None:
         """Let go of the socket."""
@@ -369,7 +376,8 @@ class ReceiverLink:
         elif isinstance(header, Cancel) and header.session == self._session_number:
             session.abandon()
         elif isinstance(header, Bye) and header.session == self._session_number:
-            self._farewell.set()
+            self._bidden_farewell = True
+            self.changed.notify_all()
 
     def _ask_again(self, session: SocketReceiver) -> None:
         """Something was lost on the way: a new session number makes the sender go back to `session.next_number`."""
@@ -400,6 +408,7 @@ class ReceiverLink:
             if self._connected and now_s - self._heard_s > self._heartbeat_s:
                 self._connected = False
                 self.counters.interruptions += 1
+                self.changed.notify_all()
             session = self._session
             if session is None:
                 return

@@ -177,12 +177,12 @@ class MemoryTracker:
             for _, future in asked:
                 future.set_exception(error)
             tracked = session.step(encoded, ())
-        else:
-            for what, future in asked:
-                if self._journal is not None:
-                    self._journal.note(frame.sequence, what)
-                future.set_result(frame.sequence)
+            asked = []
         self._last = tracked = tracked if self._earlier is None else self._earlier.merge_into(tracked)
+        for what, future in asked:
+            if self._journal is not None:
+                self._journal.note(frame.sequence, what)
+            future.set_result(frame.sequence)
         return tracked
 
     def _take_requests(self, frame: Frame, session: TrackingSession) -> list[tuple[Prompt | int, Future[int]]]:

@@ -59,14 +59,14 @@ class ZeroMqSink:
 
     def open(self, info: StreamInfo, header: RunHeader) -> None:  # noqa: ARG002
         self._first_sequence = self.next_sequence
-        self._publisher = ResultsPublisher(self._endpoint, self._masks)
+        self._publisher = ResultsPublisher(self._endpoint, self._clock, self._masks)
 
     def write(self, tracked: TrackedFrame) -> None:
         if self._publisher is None:
             raise ValueError("the zeromq sink is not open")
         if tracked.frame.sequence < self._first_sequence:
             return
-        self._publisher.publish(tracked, self._clock.wall_s())
+        self._publisher.publish(tracked)
         if self._position is not None:
             with reporting(self._position, "note the last frame in"):
                 self._position.write_bytes((tracked.frame.sequence + 1).to_bytes(8, "big"))
