@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -55,6 +56,8 @@ def run_groups(config: JobConfig, only: str | None, *, console: Console, quiet: 
         exit_code = supervisor.run()
     if received:
         raise RunError(f"stopped by {received[0]}; the outputs hold what came before")
+    if exit_code == 0 and only is None:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing is left to be started again
     if exit_code == 0 and not quiet and processes.sinks in names:
         for sink in config.file_sinks:
             say(console, f"wrote {sink.path}")

@@ -57,6 +57,7 @@ def test_four_processes_give_the_bytes_of_one(clip, masks_of_one_process, tmp_pa
     assert numbers(tmp_path / "four.mp4") == list(range(FRAMES))
     with av.open(str(tmp_path / "four.mp4")) as container:
         assert container.streams.audio, "the sound goes along"
+    assert not (tmp_path / "run").exists(), "nothing is left behind"
 
 
 def test_four_processes_give_the_bytes_of_one_with_a_real_model(tmp_path):
