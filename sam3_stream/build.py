@@ -298,7 +298,7 @@ def _was_begun(job: JobConfig) -> bool:
 
 def _load_checked(config: JobConfig, prompts: Sequence[Prompt]) -> VideoModel:
     """Load the model, and let it refuse the prompts that it can never use."""
-    model = load_model(config.model.name, device=config.model.device)
+    model = load_model(config.model.name, device=config.model.device, **config.model.options)
     try:
         for prompt in prompts:
             model.check_prompt(prompt)

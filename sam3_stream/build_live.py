@@ -153,7 +153,7 @@ class LiveService:
     """
 
     def __init__(self, config: LiveJobConfig, model: VideoModel | None = None) -> None:
-        self.model = model or load_model(config.model.name, device=config.model.device)
+        self.model = model or load_model(config.model.name, device=config.model.device, **config.model.options)
         self._batcher: FairBatcher[EncodeRequest, tuple[EncodedFrame, float]] = FairBatcher(
             partial(_encode_batch, self.model), config.max_batch
         )

@@ -144,7 +144,7 @@ class ProcessGroup:
     def _connect(self) -> None:
         processes, model = self._config.processes, self._config.model
         if "encoder" in self.stages or "memory_tracker" in self.stages:
-            self._model = load_model(model.name, device=model.device)
+            self._model = load_model(model.name, device=model.device, **model.options)
             for prompt in (prompt_of(each) for each in self._config.prompts):
                 self._model.check_prompt(prompt)
         if "memory_tracker" in self.stages:

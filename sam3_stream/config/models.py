@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -50,6 +50,21 @@ class ModelConfig(Config):
 
     name: str = Field("lite", description="lite, sam3, a folder with SAM 3 weights, or an id on the Hugging Face hub.")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps. lite always runs on the CPU.")
+    dtype: Literal["auto", "fp16", "bf16", "fp32"] | None = Field(None, description="SAM 3: format of its arithmetic.")
+    resolution: int | None = Field(None, ge=1, description="SAM 3: side in pixels of the picture that it sees.")
+    max_objects: int | None = Field(None, ge=1, description="SAM 3: objects that a stream has room for; 64 if not set.")
+    warmup: bool | None = Field(
+        None, description="SAM 3: read the weights and run a dummy step at the start."
+    )
+    idle_unload_s: float | None = Field(
+        None, gt=0, description="SAM 3: free the weights after so many idle seconds."
+    )
+    sha256: str | None = Field(None, description="SAM 3: the weights' expected SHA-256.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was set beside name and device, as `load_model` takes it."""
+        return self.model_dump(exclude={"name", "device"}, exclude_none=True)
 
 
 class _PromptConfig(Config):

@@ -179,6 +179,17 @@ def test_an_unknown_model(refused, clip):
     assert "unknown model 'lit': did you mean 'lite'?" in refused(clip, "--model", "lit")
 
 
+def test_an_option_that_the_model_does_not_take(sam3_stream_command, clip, tmp_path):
+    config = tmp_path / "job.yaml"
+    config.write_text(
+        f"source: {{path: {clip}}}\nmodel: {{name: lite, dtype: fp16}}\nprompts: [{{type: click, x: 9, y: 9}}]\n"
+        f"sinks: [{{type: masks, path: {tmp_path / 'o.jsonl'}}}]\n"
+    )
+    outcome = sam3_stream_command("run", config)
+    assert outcome.code == 2
+    assert "dtype: the model lite takes no such option" in outcome.error_line
+
+
 def test_a_full_disk_names_the_output_and_keeps_the_others(sam3_stream_command, clip, tmp_path):
     masks = tmp_path / "out.jsonl"
     outcome = sam3_stream_command(
