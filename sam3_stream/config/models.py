@@ -53,12 +53,8 @@ class ModelConfig(Config):
     dtype: Literal["auto", "fp16", "bf16", "fp32"] | None = Field(None, description="SAM 3: format of its arithmetic.")
     resolution: int | None = Field(None, ge=1, description="SAM 3: side in pixels of the picture that it sees.")
     max_objects: int | None = Field(None, ge=1, description="SAM 3: objects that a stream has room for; 64 if not set.")
-    warmup: bool | None = Field(
-        None, description="SAM 3: read the weights and run a dummy step at the start."
-    )
-    idle_unload_s: float | None = Field(
-        None, gt=0, description="SAM 3: free the weights after so many idle seconds."
-    )
+    warmup: bool | None = Field(None, description="SAM 3: read the weights and run a dummy step at the start.")
+    idle_unload_s: float | None = Field(None, gt=0, description="SAM 3: free the weights after so many idle seconds.")
     sha256: str | None = Field(None, description="SAM 3: the weights' expected SHA-256.")
 
     @property
