@@ -3,12 +3,13 @@
 Both run in one process on the same weights and the same random trunk outputs, turn by turn, from full memory (1
 conditioning and 6 recent memories, 16 pointers an object) to masks at display size, necks included. Nothing is born and
 nothing ends, so the number of live objects stays; the score threshold is set so that as many queries score as objects
-live. `small` is the tests' small model at 56 px, where dispatch rules; `full` has heads of the published size (trunk
+live. `small` is the tests' small model, where dispatch rules; `full` has heads of the published size (trunk
 and text encoder, which do not run here, are cut down), where arithmetic rules and a step takes a minute on a CPU (for
 that: full --phrases 1 4 --objects 1 4 --steps 1 --warmup 0). Ours at detection intervals of 4 and 8 is the mean over
 such a period, of steps with and without a look that were timed one by one; the reference detects on every frame.
 
 usage: python benchmarks/sam3_text.py [small|full] [--device auto] [--phrases 1 4 8] [--objects 1 4 16] [--steps 9]
+       [--resolution 42]
 """
 
 from __future__ import annotations
@@ -302,6 +303,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", nargs="?", choices=["small", "full"], default="small")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--resolution", type=int, default=42, help="of the small model, in pixels")
     parser.add_argument("--phrases", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--objects", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--steps", type=int, default=9)
@@ -310,7 +312,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     reference = random_model(
-        small_config(resolution=56) if arguments.size == "small" else full_config(), arguments.device
+        small_config(resolution=arguments.resolution) if arguments.size == "small" else full_config(), arguments.device
     )
     print(
         f"{'phrases':>7} {'objects':>7} {'theirs ms':>10} {'ours ms':>9} {'speedup':>8} {'at 4':>7} {'at 8':>7} "
@@ -340,6 +342,7 @@ def main() -> None:
     device_type = torch.device(arguments.device).type
     report = {
         "size": arguments.size,
+        "resolution": int(reference.config.tracker_config.image_size),
         "device": torch.cuda.get_device_name() if device_type == "cuda" else platform.machine(),
         "cores": os.cpu_count(),
         "threads": arguments.threads,
