@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-# Tests with real servers, sockets and processes wait for others with a deadline, which a busy machine may miss; they get
-# another try, and pytest counts and shows each.
+# Tests with real servers, sockets and processes wait for others with a deadline, which a busy machine may miss; they
+# get another try, and pytest counts and shows each.
 _MEETS_THE_WORLD = (
     "tests/integration/",
     "tests/transport/",
