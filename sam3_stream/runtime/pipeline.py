@@ -2,9 +2,9 @@
 
 ::
 
-    source ─▶ stage ─▶ … ─▶ fan-out ─┬▶ sink
-                                     ├▶ sink
-                                     └▶ whoever iterates the pipeline
+    source ─▶ stage ─▶ … ─┬▶ sink
+                          ├▶ sink
+                          └▶ whoever iterates the pipeline
 
 A sink that fails is finalised as far as it can be and left out; the others go on, and the error is raised at the end.
 When the last sink has failed the pipeline stops.
@@ -12,7 +12,6 @@ When the last sink has failed the pipeline stops.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 from sam3_stream.core.errors import Sam3StreamError
 from sam3_stream.core.records import Frame, RunHeader, StreamInfo, TrackedFrame
 from sam3_stream.runtime.channel import Cancelled, Channel, OverflowPolicy
+from sam3_stream.runtime.fan_out import FanOut
 from sam3_stream.runtime.worker import Stage, Worker, feed
 
 
@@ -96,8 +96,8 @@ class Pipeline:
         self._on_demand = on_demand
         self._stop = threading.Event()
         self._started = False
-        self._outlets: list[Channel[TrackedFrame]] = []
-        self._sink_outlets: list[Channel[TrackedFrame]] = []
+        # The last stage puts into the sinks' channels itself: a thread between would cost a twentieth of decoding.
+        self._tracked: FanOut[TrackedFrame] = FanOut(on_last_sink_gone=self.stop)
         self._workers: list[Worker] = []
         self.channels: list[Channel[Any]] = []
         self._wire(stages, policy)
@@ -130,6 +130,7 @@ class Pipeline:
         self.stop()
         for channel in self.channels:
             channel.cancel()
+        self._tracked.cancel()
 
     def run(self) -> None:
         """Start, and return when every output is finished.
@@ -143,7 +144,7 @@ class Pipeline:
     def __iter__(self) -> Generator[TrackedFrame, None, None]:
         """Start, and yield every tracked frame; leaving the loop early stops the pipeline as `stop` does."""
         self._check_not_started()
-        outlet = self._add_outlet("iteration")
+        outlet = self._add_outlet("iteration", sink=False)
         self.start()
         try:
             yield from _until_error(outlet)
@@ -167,23 +168,17 @@ class Pipeline:
         self._source.close()
 
     def _wire(self, stages: Sequence[Stage], policy: OverflowPolicy) -> None:
-        outbox: Channel[Any]
-        if self._on_demand:
-            first, stages = stages[0], stages[1:]
-            outbox = self._channel(first.name, policy if stages else "block")
-            self._workers.append(Worker(first.name, _stage_loop(first, self._source, outbox), outbox=outbox))
-        else:
-            outbox = self._channel("source", policy)
-            self._workers.append(Worker("source", _source_loop(self._source, outbox, self._stop), outbox=outbox))
+        inbox: Any = self._source
+        if not self._on_demand:
+            inbox = self._tracked if not stages else self._channel("source", policy)
+            self._workers.append(Worker("source", _source_loop(self._source, inbox, self._stop), outbox=inbox))
         for position, stage in enumerate(stages):
+            is_last = position == len(stages) - 1
+            outbox: Any = self._tracked if is_last else self._channel(stage.name, policy)
+            self._workers.append(Worker(stage.name, _stage_loop(stage, inbox, outbox), _channel_or_none(inbox), outbox))
             inbox = outbox
-            outbox = self._channel(stage.name, "block" if position == len(stages) - 1 else policy)
-            self._workers.append(Worker(stage.name, _stage_loop(stage, inbox, outbox), inbox, outbox))
-        tracked = outbox
-        self._workers.append(Worker("fan_out", lambda: self._fan_out(tracked), inbox=tracked))
         for sink in self._sinks:
-            outlet = self._add_outlet(sink.name)
-            self._sink_outlets.append(outlet)
+            outlet = self._add_outlet(sink.name, sink=True)
             self._workers.append(Worker(sink.name, _sink_loop(sink, outlet), inbox=outlet))
 
     def _channel(self, name: str, policy: OverflowPolicy) -> Channel[Any]:
@@ -191,25 +186,10 @@ class Pipeline:
         self.channels.append(channel)
         return channel
 
-    def _add_outlet(self, name: str) -> Channel[TrackedFrame]:
+    def _add_outlet(self, name: str, *, sink: bool) -> Channel[TrackedFrame]:
         outlet: Channel[TrackedFrame] = self._channel(name, self._sink_policy)
-        self._outlets.append(outlet)
+        self._tracked.add(outlet, sink=sink)
         return outlet
-
-    def _fan_out(self, tracked_frames: Channel[TrackedFrame]) -> None:
-        """Copy every record to every outlet that is still open; end the outlets as the inbox ended."""
-        try:
-            for tracked in tracked_frames:
-                for outlet in self._outlets:
-                    _put_if_open(outlet, tracked)
-                if self._sink_outlets and all(outlet.cancelled for outlet in self._sink_outlets):
-                    self.stop()  # nobody is left to write for; whoever iterates learns why at the end
-        except BaseException as error:
-            for outlet in self._outlets:
-                outlet.cancel() if isinstance(error, Cancelled) else outlet.fail(error)
-            raise
-        for outlet in self._outlets:
-            outlet.close()
 
     def _open_sinks(self) -> None:
         opened: list[Sink] = []
@@ -257,9 +237,8 @@ def _sink_loop(sink: Sink, inbox: Channel[TrackedFrame]) -> Callable[[], None]:
     return write_all
 
 
-def _put_if_open(outlet: Channel[TrackedFrame], tracked: TrackedFrame) -> None:
-    with contextlib.suppress(Cancelled):
-        outlet.put(tracked)
+def _channel_or_none(inbox: object) -> Channel[Any] | None:
+    return inbox if isinstance(inbox, Channel) else None
 
 
 def _until_error(items: Iterable[TrackedFrame]) -> Generator[TrackedFrame, None, None]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from sam3_stream.core.errors import Sam3StreamError, StageError
 from sam3_stream.runtime.channel import Cancelled, Channel
+from sam3_stream.runtime.fan_out import FanOut
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -44,7 +45,7 @@ class Worker:
         name: str,
         target: Callable[[], None],
         inbox: Channel[Any] | None = None,
-        outbox: Channel[Any] | None = None,
+        outbox: Channel[Any] | FanOut[Any] | None = None,
     ) -> None:
         self.name = name
         self.error: BaseException | None = None
@@ -98,3 +99,4 @@ def feed(items: Iterable[Any], outbox: Channel[Any], stop: threading.Event) -> N
         if stop.is_set():
             return
         outbox.put(item)
+        del item  # or the last picture would be kept while the next is decoded, at a twentieth of the speed
