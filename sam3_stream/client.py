@@ -22,6 +22,7 @@ from typing import Any
 import zmq
 
 from sam3_stream.core.errors import RunError
+from sam3_stream.core.prompts import PromptEffect
 from sam3_stream.core.records import TrackedFrame
 from sam3_stream.transport.control import REPLY_DECODER, Request
 from sam3_stream.transport.endpoint import Endpoint
@@ -124,26 +125,40 @@ class Client:
                 assert isinstance(tracked, TrackedFrame)
                 yield tracked
 
-    def add(self, prompt: Mapping[str, Any], *, timeout_s: float = 5.0) -> int:
-        """Add a prompt, or refine an object by a prompt with its name.
+    def add(
+        self,
+        prompt: Mapping[str, Any],
+        *,
+        object_id: int | None = None,
+        replaces: str | None = None,
+        timeout_s: float = 5.0,
+    ) -> PromptEffect:
+        """Add a prompt, or correct an object: by its id, or by a prompt with its name.
 
         Args:
             prompt: As in a config or a masks file's header: ``{"type": "click", "x": 3, "y": 4, "name": "dog"}``, or
                 type ``box`` with ``xyxy``, ``mask`` with ``rle``, ``text`` with ``text``.
+            object_id: The object that it corrects, which a phrase may have found.
+            replaces: Id of a prompt whose place it takes.
             timeout_s: How long to wait for an answer.
 
         Returns:
-            Sequence number of the frame on which it took effect.
+            The prompt's id, the object it speaks of, and the frame on which it took effect.
 
         Raises:
             RunError: The prompt was refused.
             TimeoutError: No answer came.
         """
-        return int(self._ask("add", timeout_s, prompt=dict(prompt))["sequence"])
+        said = {"prompt": dict(prompt), "object_id": object_id or 0, "prompt_id": replaces or ""}
+        return PromptEffect(**self._ask("add", timeout_s, **said))
 
     def remove(self, object_id: int, *, timeout_s: float = 5.0) -> int:
         """Remove an object; the first frame without it. Raises as `add` does."""
         return int(self._ask("remove", timeout_s, object_id=object_id)["sequence"])
+
+    def remove_prompt(self, prompt_id: str, *, timeout_s: float = 5.0) -> int:
+        """Take back a prompt: its object, or all objects of a phrase; the first frame without. Raises as `add` does."""
+        return int(self._ask("remove_prompt", timeout_s, prompt_id=prompt_id)["sequence"])
 
     def status(self, *, timeout_s: float = 5.0) -> dict[str, Any]:
         """How the pipeline is: its last frame, its objects. Raises as `add` does."""

@@ -144,15 +144,22 @@ def describe_prompt(prompt: Prompt) -> dict[str, Any]:
         case MaskPrompt():
             described = {"type": "mask", "rle": encode_rle(prompt.mask)}
         case TextPrompt():
-            described = {"type": "text", "text": prompt.text}
+            described = {"type": "text", "text": prompt.text, **_limits(prompt)}
         case ExemplarPrompt():
             described = {
                 "type": "exemplars",
                 "text": prompt.text,
                 "boxes": [list(box) for box in prompt.boxes_xyxy],
                 "positive": list(prompt.positive),
+                **_limits(prompt),
             }
     return described | {"time_s": prompt.time_s, "name": prompt.name}
+
+
+def _limits(prompt: TextPrompt | ExemplarPrompt) -> dict[str, Any]:
+    """The limits that were set; files made without any stay as they were."""
+    limits = {"score_threshold": prompt.score_threshold, "max_objects": prompt.max_objects}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def run_header(source: str, model: str, prompts: Sequence[Prompt]) -> RunHeader:

@@ -36,9 +36,18 @@ def _prompt(fields: Mapping[str, Any], common: dict[str, Any]) -> Prompt:
         case "mask":
             return MaskPrompt(mask=decode_rle(fields["rle"]), **common)
         case "text":
-            return TextPrompt(text=str(fields["text"]), **common)
+            return TextPrompt(text=str(fields["text"]), **_limits(fields), **common)
         case "exemplars":
             boxes = tuple((float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in fields["boxes"])
             positives = tuple(bool(each) for each in fields["positive"])
-            return ExemplarPrompt(boxes_xyxy=boxes, positive=positives, text=str(fields.get("text", "")), **common)
+            text = str(fields.get("text", ""))
+            return ExemplarPrompt(boxes_xyxy=boxes, positive=positives, text=text, **_limits(fields), **common)
     raise ValueError(f"unknown type {fields['type']!r}")
+
+
+def _limits(fields: Mapping[str, Any]) -> dict[str, Any]:
+    threshold, count = fields.get("score_threshold"), fields.get("max_objects")
+    return {
+        "score_threshold": None if threshold is None else float(threshold),
+        "max_objects": None if count is None else int(count),
+    }

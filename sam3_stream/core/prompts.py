@@ -94,14 +94,23 @@ class MaskPrompt(_Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPrompt(_Timed):
-    """A phrase: every object that it names, from `time_s` on."""
+    """A phrase: every object that it names, from `time_s` on.
+
+    Attributes:
+        text: The phrase.
+        score_threshold: Confidence that a detection needs, 0 to 1; the model's own when None.
+        max_objects: At most so many objects at a time; as many as there is room for when None.
+    """
 
     text: str
+    score_threshold: float | None = None
+    max_objects: int | None = None
 
     def __post_init__(self) -> None:
         _Timed.__post_init__(self)
         if not self.text.strip():
             raise PromptError("the phrase is empty: say what to look for, such as --text dog")
+        _check_limits(self.score_threshold, self.max_objects)
 
     def check_size(self, width: int, height: int) -> None:
         """A phrase fits every picture."""
@@ -115,11 +124,15 @@ class ExemplarPrompt(_Timed):
         boxes_xyxy: Boxes (x0, y0, x1, y1) in pixels on the frame that the prompt takes effect on.
         positive: For each box, whether it shows the concept (True) or what is not meant (False).
         text: A phrase that goes with the boxes; empty when the boxes alone say it.
+        score_threshold: As `TextPrompt` has it.
+        max_objects: As `TextPrompt` has it.
     """
 
     boxes_xyxy: tuple[tuple[float, float, float, float], ...]
     positive: tuple[bool, ...]
     text: str = ""
+    score_threshold: float | None = None
+    max_objects: int | None = None
 
     def __post_init__(self) -> None:
         _Timed.__post_init__(self)
@@ -130,6 +143,7 @@ class ExemplarPrompt(_Timed):
             )
         for x0, y0, x1, y1 in self.boxes_xyxy:
             BoxPrompt(x0=x0, y0=y0, x1=x1, y1=y1)
+        _check_limits(self.score_threshold, self.max_objects)
 
     def check_size(self, width: int, height: int) -> None:
         """Raise `PromptError` unless every box lies inside a picture of this size."""
@@ -138,6 +152,21 @@ class ExemplarPrompt(_Timed):
 
 
 Prompt = PointPrompt | BoxPrompt | MaskPrompt | TextPrompt | ExemplarPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class PromptEffect:
+    """What has become of a prompt that was given while the stream ran.
+
+    Attributes:
+        prompt_id: Id of the prompt, by which it can be replaced or removed.
+        object_id: Public id of the object it speaks of; None for a phrase or exemplars.
+        sequence: Number of the first frame on which it took effect.
+    """
+
+    prompt_id: str
+    object_id: int | None
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,10 +227,14 @@ class ConceptPrompt:
                 f"each exemplar box needs a positive or negative mark, got {len(self.exemplar_boxes_xyxy)} boxes and "
                 f"{len(self.exemplar_positive)} marks"
             )
-        if self.score_threshold is not None and not 0.0 <= self.score_threshold <= 1.0:
-            raise PromptError(f"a score threshold must lie between 0 and 1, got {self.score_threshold}")
-        if self.max_objects is not None and self.max_objects < 1:
-            raise PromptError(f"the limit on objects must be 1 or more, got {self.max_objects}")
+        _check_limits(self.score_threshold, self.max_objects)
 
 
 SessionPrompt = ObjectPrompt | ConceptPrompt
+
+
+def _check_limits(score_threshold: float | None, max_objects: int | None) -> None:
+    if score_threshold is not None and not 0.0 <= score_threshold <= 1.0:
+        raise PromptError(f"a score threshold must lie between 0 and 1, got {score_threshold}")
+    if max_objects is not None and max_objects < 1:
+        raise PromptError(f"the limit on objects must be 1 or more, got {max_objects}")

@@ -78,6 +78,9 @@ class FakeSession:
     def remove(self, object_id: int) -> None:
         self._objects.pop(object_id, None)
 
+    def remove_prompt(self, prompt_id: str) -> None:
+        """There are no phrases."""
+
     def snapshot(self) -> SessionState:
         state: SessionState = {}
         for object_id, tracked in self._objects.items():

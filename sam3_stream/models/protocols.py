@@ -36,6 +36,9 @@ class TrackingSession(Protocol):
     def remove(self, object_id: int) -> None:
         """Forget an object and free its room. Its id is never used again. Unknown ids are ignored."""
 
+    def remove_prompt(self, prompt_id: str) -> None:
+        """Look no more for a phrase or exemplars, and forget the objects found. Unknown ids are ignored."""
+
     def snapshot(self) -> SessionState:
         """All state as plain arrays, such that a session that restores it gives the same results bit for bit."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import msgspec
@@ -12,7 +13,7 @@ import zmq
 
 from sam3_stream.core.errors import PromptError, RunError, Sam3StreamError
 from sam3_stream.core.prompt_description import prompt_from_description
-from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.prompts import Prompt, PromptEffect
 from sam3_stream.transport.endpoint import Endpoint
 from sam3_stream.transport.records import rle_pixels
 from sam3_stream.transport.signals import TOPIC
@@ -28,15 +29,17 @@ class Request(Header, kw_only=True, frozen=True, tag="request"):
 
     Attributes:
         id: Comes back in the reply.
-        what: ``add``, which also refines, ``remove`` or ``status``.
+        what: ``add``, which also corrects, ``remove``, ``remove_prompt`` or ``status``.
         prompt: For ``add``: the prompt, as in the header of a masks file.
-        object_id: For ``remove``.
+        object_id: For ``remove``; for ``add`` the object that the prompt corrects, 0 for none.
+        prompt_id: For ``remove_prompt``; for ``add`` the prompt whose place it takes, empty for none.
     """
 
     id: str
     what: str
     prompt: dict[str, Any] | None = None
     object_id: int = 0
+    prompt_id: str = ""
 
 
 class Reply(Header, kw_only=True, frozen=True, tag="reply"):
@@ -45,8 +48,8 @@ class Reply(Header, kw_only=True, frozen=True, tag="reply"):
     Attributes:
         id: The request's.
         ok: Whether it was done.
-        result: For ``add`` and ``remove`` the ``sequence`` number of the first frame with, or without; for ``status``
-            what there is to say.
+        result: The ``sequence`` number of the first frame with, or without; for ``add`` also ``prompt_id`` and
+            ``object_id``; for ``status`` what there is to say.
         error: Why it was not done.
     """
 
@@ -59,11 +62,14 @@ class Reply(Header, kw_only=True, frozen=True, tag="reply"):
 class Controlled(Protocol):
     """What a control socket controls: a memory tracker."""
 
-    def add(self, prompt: Prompt) -> Future[int]:
-        """Add a prompt; a future of the frame on which it took effect."""
+    def add(self, prompt: Prompt, *, object_id: int | None = None, replaces: str | None = None) -> Future[PromptEffect]:
+        """Add a prompt; a future of what has become of it."""
 
     def remove(self, object_id: int) -> Future[int]:
         """Remove an object; a future of the first frame without it."""
+
+    def remove_prompt(self, prompt_id: str) -> Future[int]:
+        """Take back a prompt; a future of the first frame without what it spoke of."""
 
     def status(self) -> dict[str, Any]:
         """How it is, in values that msgpack knows."""
@@ -122,20 +128,26 @@ class ControlServer:
             return
         if self._unanswered >= MAX_UNANSWERED:
             raise PromptError(f"{MAX_UNANSWERED} requests wait for the next frame; ask again later")
+        future: Future[Any]
         if request.what == "add":
-            future = controlled.add(_prompt_of(request))
+            prompt, replaces = _prompt_of(request), request.prompt_id or None
+            future = controlled.add(prompt, object_id=request.object_id or None, replaces=replaces)
         elif request.what == "remove":
             future = controlled.remove(request.object_id)
+        elif request.what == "remove_prompt":
+            future = controlled.remove_prompt(request.prompt_id)
         else:
-            raise PromptError(f"unknown request {request.what[:80]!r}; expected add, remove or status")
+            raise PromptError(f"unknown request {request.what[:80]!r}; expected add, remove, remove_prompt or status")
         self._unanswered += 1
         future.add_done_callback(lambda done: self._answer(identity, request.id, done))
 
-    def _answer(self, identity: bytes, request_id: str, done: Future[int]) -> None:
+    def _answer(self, identity: bytes, request_id: str, done: Future[Any]) -> None:
         """Called by the tracker's thread."""
         error = RunError("the stream ended before the next frame") if done.cancelled() else done.exception()
         if error is None:
-            reply = Reply(id=request_id, ok=True, result={"sequence": done.result()})
+            result = done.result()
+            said = asdict(result) if isinstance(result, PromptEffect) else {"sequence": result}
+            reply = Reply(id=request_id, ok=True, result=said)
         else:
             reply = Reply(id=request_id, ok=False, error=str(error))
         self._unanswered -= 1

@@ -44,7 +44,7 @@ def test_requests_take_effect_and_results_are_published(clip, tmp_path, groups):
     listening.start()
     run = start_run(config)
     assert wait_until(lambda: len(rows(tmp_path / "out.jsonl")) > 10, run), finish(run)
-    added = client.add({"type": "box", "xyxy": [5, 5, 20, 20], "name": "late"})
+    added = client.add({"type": "box", "xyxy": [5, 5, 20, 20], "name": "late"}).sequence
     if groups:
         assert kill_group(run, "track")
     code, err = finish(run)

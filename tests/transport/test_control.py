@@ -70,8 +70,11 @@ def running(server):
 
 def test_add_refine_remove_and_status(address, running):
     client = Client(control=address)
-    added = client.add(CLICK)
-    refined = client.add(CLICK | {"x": 20})
+    effect = client.add(CLICK)
+    assert (effect.prompt_id, effect.object_id) == ("p1", 1)
+    added = effect.sequence
+    refined = client.add(CLICK | {"x": 20}).sequence
+    assert client.add({"type": "click", "x": 5, "y": 5}, object_id=1).object_id == 1
     status = client.status()
     assert status["objects"] == [{"id": 1, "label": "cat", "score": 1.0, "present": True}]
     assert status["sequence"] >= refined
@@ -80,6 +83,14 @@ def test_add_refine_remove_and_status(address, running):
     counts = [len(tracked.objects) for tracked in running.tracked[: removed + 1]]
     assert counts == [0] * added + [1] * (removed - added) + [0]
     assert client.status()["objects"] == []
+    other = client.add({"type": "click", "x": 5, "y": 5})
+    assert client.add({"type": "click", "x": 9, "y": 9}, replaces=other.prompt_id).object_id == other.object_id
+    client.remove_prompt(other.prompt_id)
+    assert client.status()["objects"] == []
+    with pytest.raises(RunError, match="there is no prompt 'p2'"):
+        client.remove_prompt(other.prompt_id)
+    with pytest.raises(RunError, match="there is no object 7"):
+        client.add(CLICK | {"name": None}, object_id=7)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +165,7 @@ def test_mutated_requests_are_counted_or_answered_and_the_stream_goes_on(address
             rogue.recv_multipart()
             answers += 1
     assert server.malformed > 500
-    assert Client(control=address).add(CLICK) > 0
+    assert Client(control=address).add(CLICK).sequence > 0
 
 
 def test_a_prompt_comes_back_from_its_description():

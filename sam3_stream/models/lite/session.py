@@ -95,6 +95,12 @@ class LiteSession:
         if removed is not None and not self._objects_of(removed.prompt_id):
             self._concepts.pop(removed.prompt_id, None)  # nobody wants a phrase's last object back that was removed
 
+    def remove_prompt(self, prompt_id: str) -> None:
+        """Look no more for a phrase, and forget the objects found."""
+        self._concepts.pop(prompt_id, None)
+        for object_id in self._objects_of(prompt_id):
+            del self._objects[object_id]
+
     def snapshot(self) -> SessionState:
         """All state as plain arrays."""
         state: SessionState = {"steps": np.array(self._steps), **pack_objects(self._objects.values())}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,25 +64,30 @@ class CheckpointStore:
         self._interval_frames = interval_frames
         self._last_sequence = -1
 
-    def offer(self, next_sequence: int, session: TrackingSession, last_object_id: int, schedule: str) -> None:
-        """Save the session's state and that of the prompts, once in every interval."""
+    def offer(
+        self,
+        next_sequence: int,
+        session: TrackingSession,
+        last_object_id: int,
+        schedule: Callable[[], str],
+        *,
+        now: bool = False,
+    ) -> None:
+        """Save the session's state and that of the prompts, once in every interval.
+
+        `now` makes no difference: what is asked in between is in a `RequestJournal`.
+        """
+        del now
         interval = next_sequence // self._interval_frames
         if interval == self._last_sequence // self._interval_frames:
             return
         self._last_sequence = next_sequence
         path = self._paths[interval % len(self._paths)]
-        state = session.snapshot()
-        state[_POSITION_KEY] = np.array([next_sequence, last_object_id], dtype=np.int64)
-        state[_SCHEDULE_KEY] = np.array(schedule)
-        try:
-            _save(path, state)
-        except OSError as error:
-            # The outputs may well be on another disk; they go on, and the older checkpoint still serves.
-            _log.warning("cannot keep a checkpoint in %s: %s", path, error.strerror)
+        save_checkpoint(path, Checkpoint(next_sequence, last_object_id, session.snapshot(), schedule()))
 
     def newest(self, recorded_frames: int) -> Checkpoint | None:
         """The newest checkpoint that lies within the first ``recorded_frames`` frames; None when there is none."""
-        found = [checkpoint for path in self._paths if (checkpoint := _load(path)) is not None]
+        found = [checkpoint for path in self._paths if (checkpoint := load_checkpoint(path)) is not None]
         usable = [checkpoint for checkpoint in found if checkpoint.first_sequence <= recorded_frames]
         newest = max(usable, key=lambda checkpoint: checkpoint.first_sequence, default=None)
         self._last_sequence = -1 if newest is None else newest.first_sequence
@@ -96,18 +101,25 @@ class CheckpointStore:
                     leftover.unlink()
 
 
-def _save(path: Path, state: SessionState) -> None:
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    The outputs may well be on another disk; they go on when it cannot be written, and an older checkpoint still serves.
+    """
+    state = dict(checkpoint.state)
+    state[_POSITION_KEY] = np.array([checkpoint.first_sequence, checkpoint.last_object_id], dtype=np.int64)
+    state[_SCHEDULE_KEY] = np.array(checkpoint.schedule)
     growing = path.with_name(path.name + ".part")
     try:
         with growing.open("wb") as file:
             np.savez(file, allow_pickle=False, **state)
         growing.replace(path)
-    except OSError:
+    except OSError as error:
         growing.unlink(missing_ok=True)
-        raise
+        _log.warning("cannot keep a checkpoint in %s: %s", path, error.strerror)
 
 
-def _load(path: Path) -> Checkpoint | None:
+def load_checkpoint(path: Path) -> Checkpoint | None:
     """Read a checkpoint; None when it is missing or was cut short."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

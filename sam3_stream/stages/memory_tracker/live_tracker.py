@@ -8,18 +8,21 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 from sam3_stream.core.clock import Clock, SystemClock
 from sam3_stream.core.errors import PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
-from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.prompts import Prompt, PromptEffect
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
 from sam3_stream.models.protocols import VideoModel
 from sam3_stream.runtime.channel import Channel
-from sam3_stream.stages.memory_tracker.kept_prompts import KeptPrompts
+from sam3_stream.stages.memory_tracker.live_state import LiveState
 from sam3_stream.stages.memory_tracker.memory_tracker import MemoryTracker
+from sam3_stream.stages.memory_tracker.prompt_schedule import GivenPrompts, PromptSchedule
 from sam3_stream.stages.memory_tracker.rate_controlled_tracker import run_gated
 from sam3_stream.stages.memory_tracker.rate_gate import RateGate
+from sam3_stream.stages.memory_tracker.recent_frames import RecentFrames
 
 
 class LiveTracker:
@@ -35,6 +38,8 @@ class LiveTracker:
         prompts: Prompts known at the start, in pixels of the first frame.
         max_gap_s: How long an outage may be for ids to survive it, in seconds.
         rate: Holds a frame rate; it then encodes, instead of `encode`. Without it the stream is tracked as it comes.
+        state: Where the objects and what was said of them are kept, so that they outlive the process.
+        recent_frames: How many frames are kept for prompts on a frame that the user has seen; 0 for none.
         clock: For the times that stages take; the machine's own when None.
 
     Attributes:
@@ -52,6 +57,8 @@ class LiveTracker:
         *,
         max_gap_s: float = 30.0,
         rate: RateGate | None = None,
+        state: LiveState | None = None,
+        recent_frames: int = 0,
         clock: Clock | None = None,
     ) -> None:
         for prompt in prompts:
@@ -61,12 +68,13 @@ class LiveTracker:
         self._max_gap_s = max_gap_s
         self._ids = ObjectIds()
         self._lock = threading.Lock()
-        self._kept = KeptPrompts(prompts)
+        self._schedule = PromptSchedule(prompts, self._ids)
+        self._state = state
+        self._recent_frames = recent_frames
         self._size: tuple[int, int] | None = None
         self._last_time_s = 0.0
         self._sessions = 0
-        self._tracker = MemoryTracker(model, ids=self._ids)
-        self._prompt_ids: dict[int, str] = {}
+        self._tracker = MemoryTracker(model, ids=self._ids, schedule=self._schedule)
         self._rate = rate
         self._clock = clock or SystemClock()
         self._encoded_s = 0.0
@@ -78,18 +86,37 @@ class LiveTracker:
         """How often the session had to start anew."""
         return max(0, self._sessions - 1)
 
-    def add(self, prompt: Prompt) -> Future[int]:
+    @property
+    def given(self) -> tuple[GivenPrompts, ...]:
+        """What has been said and still holds. From any thread."""
+        return self._schedule.given
+
+    def add(
+        self, prompt: Prompt, *, object_id: int | None = None, replaces: str | None = None, seen: int | None = None
+    ) -> Future[PromptEffect]:
         """Add a prompt to the running stream, as `MemoryTracker.add` does; new sessions are given it, too."""
         with self._lock:
-            future = self._tracker.add(prompt)
-            self._kept.add(prompt)
-            return future
+            return self._tracker.add(prompt, object_id=object_id, replaces=replaces, seen=seen)
 
     def remove(self, object_id: int) -> Future[int]:
         """Remove an object from the running stream, as `MemoryTracker.remove` does; new sessions go without it."""
         with self._lock:
-            self._kept.forget(self._prompt_ids.get(object_id, ""))
             return self._tracker.remove(object_id)
+
+    def remove_prompt(self, prompt_id: str) -> Future[int]:
+        """Take back a prompt, as `MemoryTracker.remove_prompt` does."""
+        with self._lock:
+            return self._tracker.remove_prompt(prompt_id)
+
+    def rename(self, object_id: int, label: str) -> Future[int]:
+        """Call an object something else, as `MemoryTracker.rename` does."""
+        with self._lock:
+            return self._tracker.rename(object_id, label)
+
+    def status(self) -> dict[str, Any]:
+        """See `MemoryTracker.status`."""
+        with self._lock:
+            return self._tracker.status()
 
     @property
     def rate(self) -> RateGate | None:
@@ -113,12 +140,31 @@ class LiveTracker:
             first = next(frames)
             size = (first.width, first.height)
             with self._lock:
-                self._tracker = MemoryTracker(self._model, self._kept.begin_session(size), ids=self._ids)
+                self._tracker = self._begin_session(session, size)
             if session > 1:
                 first = replace(first, discontinuity=True)
             frames = itertools.chain([first], frames)
             with contextlib.suppress(PromptNotReachedError):  # a live stream may end at any time
                 self._run_session(frames, outbox)
+
+    def _begin_session(self, session: int, size: tuple[int, int]) -> MemoryTracker:
+        resume = None
+        if session > 1:
+            self._schedule.begin_again(size)
+        elif self._state is not None:
+            resume = self._state.load(size)
+        if session == 1 and resume is None:
+            self._schedule.check_size(*size)
+        if self._state is not None:
+            self._state.size = size
+        return MemoryTracker(
+            self._model,
+            ids=self._ids,
+            schedule=self._schedule,
+            checkpoints=self._state,
+            resume=resume,
+            recent=RecentFrames(self._recent_frames) if self._recent_frames else None,
+        )
 
     def _run_session(self, frames: Iterable[Frame], outbox: Channel[TrackedFrame]) -> None:
         outlet = _Outlet(lambda tracked: self._pass_on(tracked, outbox))
@@ -139,7 +185,6 @@ class LiveTracker:
             self.track_s += self._clock.monotonic_s() - self._encoded_s
         else:
             self.encode_s, self.track_s = self._rate.encode_s, self._rate.track_s
-        self._prompt_ids = {each.object_id: each.prompt_id for each in tracked.objects}
         outbox.put(tracked)
 
     def _session_of(self, frame: Frame) -> int:

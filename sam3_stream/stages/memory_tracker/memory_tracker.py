@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from sam3_stream.core.errors import PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
-from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.prompts import ExemplarPrompt, MaskPrompt, Prompt, PromptEffect, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
 from sam3_stream.models.protocols import LooksForObjects, SkipsFrames, TrackingSession, VideoModel
 from sam3_stream.stages.memory_tracker.backward import EarlierMasks
-from sam3_stream.stages.memory_tracker.checkpoints import CheckpointStore, ResumePoint
+from sam3_stream.stages.memory_tracker.checkpoints import ResumePoint
+from sam3_stream.stages.memory_tracker.combining import Target
 from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
+from sam3_stream.stages.memory_tracker.recent_frames import RecentFrames
 from sam3_stream.stages.memory_tracker.request_journal import RequestJournal
+from sam3_stream.stages.memory_tracker.requests import AddPrompt, RemoveObject, RemovePrompt, Rename, Request
 
 
 class Outbox(Protocol):
@@ -23,6 +26,21 @@ class Outbox(Protocol):
 
     def put(self, tracked: TrackedFrame, /) -> None:
         """Take the next frame; may wait."""
+
+
+class Checkpoints(Protocol):
+    """Where the session's state is kept from time to time."""
+
+    def offer(
+        self,
+        next_sequence: int,
+        session: TrackingSession,
+        last_object_id: int,
+        schedule: Callable[[], str],
+        *,
+        now: bool,
+    ) -> None:
+        """Save it, if it is time to; `now` says that something was asked, or that this is the end."""
 
 
 class MemoryTracker:
@@ -36,6 +54,8 @@ class MemoryTracker:
         earlier: Masks of the frames before each prompt, from a backward pass over the same frames.
         ids: Hands out the public object ids; the tracker's own when None.
         journal: Where requests are noted that came while the stream ran, and read again after a restart.
+        schedule: The prompts, instead of `prompts`, where they outlive this tracker.
+        recent: Keeps the last frames, for prompts on a frame that the user has seen.
     """
 
     name = "memory_tracker"
@@ -45,41 +65,63 @@ class MemoryTracker:
         model: VideoModel,
         prompts: Sequence[Prompt] = (),
         *,
-        checkpoints: CheckpointStore | None = None,
+        checkpoints: Checkpoints | None = None,
         resume: ResumePoint | None = None,
         earlier: EarlierMasks | None = None,
         ids: ObjectIds | None = None,
         journal: RequestJournal | None = None,
+        schedule: PromptSchedule | None = None,
+        recent: RecentFrames | None = None,
     ) -> None:
         for prompt in prompts:
             model.check_prompt(prompt)
         self._model = model
         self._ids = ids or ObjectIds()
-        self._schedule = PromptSchedule(prompts, self._ids)
+        self._schedule = schedule or PromptSchedule(prompts, self._ids)
+        self._recent = recent
         self._checkpoints = checkpoints
         self._resume = resume
         self._earlier = earlier
         self._journal = journal
         self._session: TrackingSession | None = None
         self._last: TrackedFrame | None = None
-        self._requests: queue.SimpleQueue[tuple[Prompt | int, Future[int]]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[Request, Future[Any]]] = queue.SimpleQueue()
 
-    def add(self, prompt: Prompt) -> Future[int]:
+    def add(
+        self, prompt: Prompt, *, object_id: int | None = None, replaces: str | None = None, seen: int | None = None
+    ) -> Future[PromptEffect]:
         """Add a prompt to the running stream, from any thread.
 
         It takes effect on the next frame to be tracked, whatever its `time_s`.
 
+        Args:
+            prompt: What to say.
+            object_id: The object that it corrects, which a phrase may have found.
+            replaces: Id of a prompt whose place it takes; an object, or a phrase, keeps its id.
+            seen: Number of the frame that the user was looking at: what was there then is found on the newest.
+
         Returns:
-            A future of the sequence number of the frame on which the prompt took effect. It raises `PromptError` when
-            the prompt does not fit the picture or the model; the stream goes on undisturbed. It is cancelled when the
-            stream ends first.
+            A future of what has become of it. It raises `PromptError` when the prompt does not fit the picture or the
+            model; the stream goes on undisturbed. It is cancelled when the stream ends first.
         """
         self._model.check_prompt(prompt)
-        return self._request(prompt)
+        return self._request(AddPrompt(prompt, object_id, replaces, seen))
 
     def remove(self, object_id: int) -> Future[int]:
         """Remove an object from the running stream, from any thread; a future of the first frame without it."""
-        return self._request(object_id)
+        return self._request(RemoveObject(object_id))
+
+    def remove_prompt(self, prompt_id: str) -> Future[int]:
+        """Take back a prompt, from any thread: its object, or all objects of a phrase, end.
+
+        Returns:
+            A future of the number of the first frame without them; it raises `PromptError` for an unknown id.
+        """
+        return self._request(RemovePrompt(prompt_id))
+
+    def rename(self, object_id: int, label: str) -> Future[int]:
+        """Call an object something else, from any thread; a future of the first frame that does."""
+        return self._request(Rename(object_id, label))
 
     @property
     def looking(self) -> LooksForObjects | None:
@@ -119,9 +161,11 @@ class MemoryTracker:
             else:
                 self._offer_checkpoint(0, session)
             for encoded in inbox:
-                tracked = self._step(encoded, session)
-                self._offer_checkpoint(encoded.frame.sequence + 1, session)
+                tracked, asked = self._step(encoded, session)
+                self._offer_checkpoint(encoded.frame.sequence + 1, session, now=asked)
                 outbox.put(tracked)
+            if self._last is not None:
+                self._offer_checkpoint(self._last.frame.sequence + 1, session, now=True)
         finally:
             self._session = None
             session.close()
@@ -135,14 +179,14 @@ class MemoryTracker:
         while not self._requests.empty():
             self._requests.get()[1].cancel()
 
-    def _request(self, what: Prompt | int) -> Future[int]:
-        future: Future[int] = Future()
+    def _request(self, what: Request) -> Future[Any]:
+        future: Future[Any] = Future()
         self._requests.put((what, future))
         return future
 
-    def _offer_checkpoint(self, next_sequence: int, session: TrackingSession) -> None:
+    def _offer_checkpoint(self, next_sequence: int, session: TrackingSession, *, now: bool = False) -> None:
         if self._checkpoints is not None:
-            self._checkpoints.offer(next_sequence, session, self._ids.last, self._schedule.snapshot())
+            self._checkpoints.offer(next_sequence, session, self._ids.last, self._schedule.snapshot, now=now)
 
     def _go_on(
         self,
@@ -163,47 +207,107 @@ class MemoryTracker:
         for row, encoded in zip(resume.recorded, inbox, strict=False):  # in this order: no frame too many is taken
             outbox.put(TrackedFrame(encoded.frame, row.objects, state=row.state))
 
-    def _step(self, encoded: EncodedFrame, session: TrackingSession) -> TrackedFrame:
+    def _step(self, encoded: EncodedFrame, session: TrackingSession) -> tuple[TrackedFrame, bool]:
+        """The results, and whether anything was asked that has taken effect."""
         frame = encoded.frame
         for what in self._journal.due(frame.sequence) if self._journal is not None else ():
-            self._carry_out(what, frame, session)
-        asked = self._take_requests(frame, session)
-        due = self._schedule.due(frame.time_s)
+            self._carry_out(what, encoded, session)
+        asked = self._take_requests(encoded, session)
+        due = self._schedule.due(frame.time_s, (frame.width, frame.height))
         try:
             tracked = session.step(encoded, due)
         except PromptError as error:
             if not asked:
                 raise
-            for _, future in asked:
-                future.set_exception(error)
+            self._refuse(asked, error)
             tracked = session.step(encoded, ())
             asked = []
+        tracked = self._schedule.relabelled(tracked)
         self._last = tracked = tracked if self._earlier is None else self._earlier.merge_into(tracked)
-        for what, future in asked:
+        if self._recent is not None:
+            self._recent.note(encoded, tracked)
+        for what, effect, future in asked:
             if self._journal is not None:
                 self._journal.note(frame.sequence, what)
-            future.set_result(frame.sequence)
-        return tracked
+            future.set_result(effect)
+        return tracked, bool(asked)
 
-    def _take_requests(self, frame: Frame, session: TrackingSession) -> list[tuple[Prompt | int, Future[int]]]:
-        """Carry out what other threads asked for; what it was, with the futures to answer once the frame is stepped."""
-        taken: list[tuple[Prompt | int, Future[int]]] = []
+    def _refuse(self, asked: list[tuple[Request, Any, Future[Any]]], error: PromptError) -> None:
+        """Take back what the model would not have."""
+        for what, effect, future in asked:
+            if isinstance(what, AddPrompt) and what.object_id is None and what.replaces is None:
+                self._schedule.forget_latest(effect.prompt_id)
+            future.set_exception(error)
+
+    def _take_requests(self, encoded: EncodedFrame, session: TrackingSession) -> list[tuple[Request, Any, Future[Any]]]:
+        """Carry out what other threads asked for; what it was, and the futures to answer once the frame is stepped."""
+        taken: list[tuple[Request, Any, Future[Any]]] = []
         while not self._requests.empty():
             what, future = self._requests.get()
             try:
-                self._carry_out(what, frame, session)
+                taken.append((what, self._carry_out(what, encoded, session), future))
             except PromptError as error:
                 future.set_exception(error)
-            else:
-                taken.append((what, future))
         return taken
 
-    def _carry_out(self, what: Prompt | int, frame: Frame, session: TrackingSession) -> None:
-        if isinstance(what, int):
-            session.remove(what)
+    def _carry_out(self, what: Request, encoded: EncodedFrame, session: TrackingSession) -> PromptEffect | int:
+        """Do it; what its future is to give."""
+        sequence = encoded.frame.sequence
+        match what:
+            case AddPrompt():
+                return self._add(what, encoded)
+            case RemoveObject():
+                session.remove(what.object_id)
+                self._schedule.remove_object(what.object_id)
+            case RemovePrompt():
+                target = self._schedule.remove(what.prompt_id)
+                if target is None:
+                    raise PromptError(f"there is no prompt {what.prompt_id!r}; it may have been removed")
+                if target.object_id is not None:
+                    session.remove(target.object_id)
+                else:
+                    session.remove_prompt(what.prompt_id)
+            case Rename():
+                self._schedule.labels[what.object_id] = what.label
+        return sequence
+
+    def _add(self, what: AddPrompt, encoded: EncodedFrame) -> PromptEffect:
+        frame, prompt = encoded.frame, what.prompt
+        size = frame.width, frame.height
+        prompt.check_size(*size)
+        known = None if what.object_id is None else self._target_of_object(what.object_id)
+        if known is None and prompt.name is not None:
+            known = self._schedule.target_of_name(prompt.name)
+        is_concept = isinstance(prompt, TextPrompt | ExemplarPrompt)
+        if known is not None and what.object_id is not None and is_concept:
+            raise PromptError("a phrase cannot correct an object; a click, a box or a mask can")
+        if self._recent is not None and what.seen is not None and not is_concept:
+            object_id = known.object_id if known is not None and what.replaces is None else None
+            mask = self._recent.carry(self._model, prompt, object_id, what.seen, encoded)
+            if mask is not None:
+                prompt = MaskPrompt(mask=mask, name=prompt.name)
+        if what.replaces is not None:
+            target = self._schedule.replace_now(what.replaces, prompt, frame.time_s, size)
+        elif known is not None and what.object_id is not None:
+            target = known
+            self._schedule.refine_now(prompt, frame.time_s, size, target)
         else:
-            what.check_size(frame.width, frame.height)
-            self._schedule.add_now(what, frame.time_s)
+            target = self._schedule.add_now(prompt, frame.time_s, size)
+        return PromptEffect(target.prompt_id, target.object_id, frame.sequence)
+
+    def _target_of_object(self, object_id: int) -> Target:
+        """What to call an object by its id, whoever began it.
+
+        Raises:
+            PromptError: There is no such object.
+        """
+        given = self._schedule.target_of_object(object_id)
+        if given is not None:
+            return given
+        for each in self._last.objects if self._last is not None else ():
+            if each.object_id == object_id:
+                return Target(object_id, each.prompt_id, each.label)
+        raise PromptError(f"there is no object {object_id}; it may have been removed")
 
 
 def _looking(session: object) -> LooksForObjects | None:

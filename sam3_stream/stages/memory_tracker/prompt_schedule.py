@@ -4,36 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sam3_stream.core.errors import PromptError
+from sam3_stream.core.masks_format import describe_prompt
 from sam3_stream.core.object_ids import ObjectIds
+from sam3_stream.core.prompt_description import prompt_from_description
+from sam3_stream.core.prompt_scaling import scale_prompt
 from sam3_stream.core.prompts import (
-    BoxPrompt,
-    ConceptPrompt,
     ExemplarPrompt,
-    MaskPrompt,
     ObjectPrompt,
-    PointPrompt,
     Prompt,
     SessionPrompt,
     TextPrompt,
 )
+from sam3_stream.core.records import TrackedFrame
+from sam3_stream.stages.memory_tracker.combining import Target, combine
+
+Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """The object (or, with id None, the phrase) that a prompt speaks of."""
+class GivenPrompts:
+    """All that has been said of one object, or a phrase, and still holds.
 
-    object_id: int | None
+    Attributes:
+        prompt_id: Its id.
+        object_id: The object; None for a phrase or exemplars.
+        label: What it is called.
+        prompts: What has been said, in order.
+    """
+
     prompt_id: str
+    object_id: int | None
     label: str
+    prompts: tuple[Prompt, ...]
+
+
+@dataclass(slots=True)
+class _Given:
+    prompt: Prompt
+    prompt_id: str
+    size: Size | None = None  # of the picture that it was said on; None until it has taken effect
 
 
 class PromptSchedule:
-    """Turns a user's prompts into what a tracking session is given, frame by frame.
+    """Turns a user's prompts into what a tracking session is given, frame by frame, and remembers them.
 
     Ids are given in the order of the prompts, whatever their times, so the same command always gives the same ids.
     Prompts with the same name speak of one object; one without a name makes an object of its own.
@@ -45,45 +62,179 @@ class PromptSchedule:
 
     def __init__(self, prompts: Sequence[Prompt], ids: ObjectIds) -> None:
         self._ids = ids
-        self._named: dict[str, _Target] = {}
+        self._targets: dict[str, Target] = {}
+        self._named: dict[str, str] = {}
         self._count = 0
         self._last_time_s = float("-inf")
-        self._pending: list[tuple[float, Prompt, _Target]] = []
+        self._given: list[_Given] = []
+        self._pending: list[tuple[float, Prompt, Target]] = []
+        self.labels: dict[int, str] = {}
         for prompt in prompts:
-            self._pending.append((prompt.time_s, prompt, self._target_of(prompt)))
+            target = self._target_of(prompt)
+            self._given.append(_Given(prompt, target.prompt_id))
+            self._pending.append((prompt.time_s, prompt, target))
 
     @property
     def pending(self) -> tuple[Prompt, ...]:
         """Prompts that have not taken effect yet, in the order given."""
         return tuple(prompt for _, prompt, _ in self._pending)
 
-    def add_now(self, prompt: Prompt, time_s: float) -> None:
-        """Add a prompt that takes effect at ``time_s``, whatever its own time."""
-        self._pending.append((time_s, prompt, self._target_of(prompt)))
+    @property
+    def given(self) -> tuple[GivenPrompts, ...]:
+        """What has been said and still holds. From any thread."""
+        prompts: dict[str, list[Prompt]] = {}
+        for given in list(self._given):
+            prompts.setdefault(given.prompt_id, []).append(given.prompt)
+        targets = dict(self._targets)
+        return tuple(
+            GivenPrompts(each, target.object_id, self.labels.get(target.object_id or 0, target.label), tuple(said))
+            for each, said in prompts.items()
+            if (target := targets.get(each)) is not None
+        )
+
+    def target_of_object(self, object_id: int) -> Target | None:
+        """The target that is this object; None when no prompt made it."""
+        return next((target for target in self._targets.values() if target.object_id == object_id), None)
+
+    def target_of_name(self, name: str) -> Target | None:
+        """The target that prompts of this name speak of; None when there are none."""
+        return self._targets[self._named[name]] if name in self._named else None
+
+    def relabelled(self, tracked: TrackedFrame) -> TrackedFrame:
+        """The results, with the names that the user has given to objects."""
+        if not self.labels:
+            return tracked
+        labels = self.labels
+        return tracked.with_objects(
+            tuple(replace(each, label=labels.get(each.object_id, each.label)) for each in tracked.objects)
+        )
+
+    def add_now(self, prompt: Prompt, time_s: float, size: Size) -> Target:
+        """Add a prompt that takes effect at `time_s`, whatever its own time; what it speaks of."""
+        target = self._target_of(prompt)
+        self._given.append(_Given(replace(prompt, time_s=0.0), target.prompt_id, size))
+        self._pending.append((time_s, prompt, target))
+        return target
+
+    def refine_now(self, prompt: Prompt, time_s: float, size: Size, target: Target) -> None:
+        """Add a prompt that speaks of an object which is there already."""
+        if self._targets.get(target.prompt_id) == target:  # and not one that a phrase has found
+            self._given.append(_Given(replace(prompt, time_s=0.0), target.prompt_id, size))
+        self._pending.append((time_s, prompt, target))
+
+    def replace_now(self, prompt_id: str, prompt: Prompt, time_s: float, size: Size) -> Target:
+        """Put a prompt in the place of another, of which the object, or the phrase, keeps the id.
+
+        Raises:
+            PromptError: There is no such prompt, or one speaks of an object and the other of a phrase.
+        """
+        target = self._targets.get(prompt_id)
+        if target is None:
+            raise PromptError(f"there is no prompt {prompt_id!r}; it may have been removed")
+        is_concept = isinstance(prompt, TextPrompt | ExemplarPrompt)
+        if (target.object_id is None) != is_concept:
+            raise PromptError("a phrase is replaced by a phrase, and a click, box or mask by one of these")
+        if is_concept:
+            label = prompt.name or getattr(prompt, "text", "") or target.label
+            target = self._targets[prompt_id] = replace(target, label=label)
+        self._given = [given for given in self._given if given.prompt_id != prompt_id]
+        self._given.append(_Given(replace(prompt, time_s=0.0), prompt_id, size))
+        self._pending.append((time_s, prompt, target))
+        return target
+
+    def forget_latest(self, prompt_id: str) -> None:
+        """Forget what was said last with this id: the model would not have it."""
+        for place in range(len(self._given) - 1, -1, -1):
+            if self._given[place].prompt_id == prompt_id:
+                del self._given[place]
+                break
+        if all(given.prompt_id != prompt_id for given in self._given):
+            self.remove(prompt_id)
+
+    def remove(self, prompt_id: str) -> Target | None:
+        """Forget a prompt; what it spoke of, None when there is none of this id."""
+        target = self._targets.pop(prompt_id, None)
+        self._given = [given for given in self._given if given.prompt_id != prompt_id]
+        self._pending = [entry for entry in self._pending if entry[2].prompt_id != prompt_id]
+        self._named = {name: each for name, each in self._named.items() if each != prompt_id}
+        if target is not None and target.object_id is not None:
+            self.labels.pop(target.object_id, None)
+        return target
+
+    def remove_object(self, object_id: int) -> None:
+        """Forget what was said of an object. A phrase that found it stays: it speaks of others, too."""
+        self.labels.pop(object_id, None)
+        for target in list(self._targets.values()):
+            if target.object_id == object_id:
+                self.remove(target.prompt_id)
 
     def expects(self, time_s: float) -> bool:
         """Whether a prompt's time has come that has not taken effect."""
         return any(at_s <= time_s for at_s, _, _ in self._pending)
 
-    def due(self, time_s: float) -> list[SessionPrompt]:
-        """Take the prompts whose time has come, all that is said of one object in one `ObjectPrompt`."""
+    def due(self, time_s: float, size: Size | None = None) -> list[SessionPrompt]:
+        """Take the prompts whose time has come, all that is said of one object in one `ObjectPrompt`.
+
+        Args:
+            time_s: The frame's time.
+            size: (width, height) of its picture.
+        """
         self._last_time_s = time_s
         due = [(prompt, target) for at_s, prompt, target in self._pending if at_s <= time_s]
         if due:
             self._pending = [entry for entry in self._pending if entry[0] > time_s]
-        return _combine(due)
+            for given in self._given:
+                given.size = given.size or (size if given.prompt.time_s <= time_s else None)
+        return combine(due)
+
+    def begin_again(self, size: Size) -> None:
+        """Let everything that has been said take effect once more, on pictures of this size, for new objects."""
+        self._targets = {
+            prompt_id: target if target.object_id is None else self._reborn(target)
+            for prompt_id, target in self._targets.items()
+        }
+        self._pending = [
+            (given.prompt.time_s, scale_prompt(given.prompt, given.size or size, size), self._targets[given.prompt_id])
+            for given in self._given
+        ]
+
+    def check_size(self, width: int, height: int) -> None:
+        """Raise `PromptError` unless every prompt that has not taken effect fits a picture of this size."""
+        for prompt in self.pending:
+            prompt.check_size(width, height)
 
     def snapshot(self) -> str:
-        """Which prompts have taken effect, and what the names stand for, as text for `restore`."""
-        named = {name: [target.object_id, target.prompt_id, target.label] for name, target in self._named.items()}
-        return json.dumps({"last_time_s": self._last_time_s, "count": self._count, "named": named})
+        """What has been said and what has taken effect, as text for `restore`."""
+        targets = [[target.object_id, target.prompt_id, target.label] for target in self._targets.values()]
+        given: list[list[Any]] = [[describe_prompt(each.prompt), each.prompt_id, each.size] for each in self._given]
+        return json.dumps(
+            {
+                "last_time_s": self._last_time_s,
+                "count": self._count,
+                "targets": targets,
+                "named": self._named,
+                "given": given,
+                "labels": list(self.labels.items()),
+            }
+        )
 
     def restore(self, snapshot: str) -> None:
-        """Take up where the schedule of the same prompts was that gave this snapshot."""
+        """Take up where the schedule was that gave this snapshot; of prompts that it did not know, nothing changes."""
         fields = json.loads(snapshot)
-        self.due(fields["last_time_s"])
+        self._last_time_s = fields["last_time_s"]
         self._count = fields["count"]
-        self._named = {name: _Target(*target) for name, target in fields["named"].items()}
+        self._targets = {prompt_id: Target(key, prompt_id, label) for key, prompt_id, label in fields["targets"]}
+        self._named = fields["named"]
+        self._given = [
+            _Given(prompt_from_description(prompt), prompt_id, None if size is None else (size[0], size[1]))
+            for prompt, prompt_id, size in fields["given"]
+        ]
+        self._pending = [
+            (given.prompt.time_s, given.prompt, self._targets[given.prompt_id])
+            for given in self._given
+            if given.prompt.time_s > self._last_time_s
+        ]
+        self.labels = dict(fields["labels"])
 
     def check(self) -> None:
         """Raise `PromptError` when an object's first prompts are only clicks that say where it is not."""
@@ -102,7 +253,7 @@ class PromptSchedule:
 
         Phrases are left out: they look for objects from their time on.
         """
-        by_object: dict[int, list[tuple[float, Prompt, _Target]]] = {}
+        by_object: dict[int, list[tuple[float, Prompt, Target]]] = {}
         for entry in self._pending:
             if entry[2].object_id is not None:
                 by_object.setdefault(entry[2].object_id, []).append(entry)
@@ -110,13 +261,21 @@ class PromptSchedule:
         first: list[tuple[float, SessionPrompt]] = []
         for entries in by_object.values():
             time_s = min(entry[0] for entry in entries)
-            first += [(time_s, prompt) for prompt in _combine([entry[1:] for entry in entries if entry[0] == time_s])]
+            first += [(time_s, prompt) for prompt in combine([entry[1:] for entry in entries if entry[0] == time_s])]
         return first
 
-    def _target_of(self, prompt: Prompt) -> _Target:
+    def _reborn(self, target: Target) -> Target:
+        object_id = self._ids.new()
+        label = f"object {object_id}" if target.label == f"object {target.object_id}" else target.label
+        if target.object_id in self.labels:
+            self.labels[object_id] = self.labels.pop(target.object_id)
+        return Target(object_id, target.prompt_id, label)
+
+    def _target_of(self, prompt: Prompt) -> Target:
+        is_concept = isinstance(prompt, TextPrompt | ExemplarPrompt)
         if prompt.name is not None and prompt.name in self._named:
-            target = self._named[prompt.name]
-            if (target.object_id is None) != isinstance(prompt, TextPrompt | ExemplarPrompt):
+            target = self._targets[self._named[prompt.name]]
+            if (target.object_id is None) != is_concept:
                 raise PromptError(
                     f"the name {prompt.name!r} belongs to a phrase, which finds objects by itself, and to a click, box "
                     "or mask; give them names of their own"
@@ -125,43 +284,11 @@ class PromptSchedule:
         self._count += 1
         prompt_id = f"p{self._count}"
         if isinstance(prompt, TextPrompt | ExemplarPrompt):
-            target = _Target(None, prompt_id, prompt.name or prompt.text or f"concept {prompt_id}")
+            target = Target(None, prompt_id, prompt.name or prompt.text or f"concept {prompt_id}")
         else:
             object_id = self._ids.new()
-            target = _Target(object_id, prompt_id, prompt.name or f"object {object_id}")
+            target = Target(object_id, prompt_id, prompt.name or f"object {object_id}")
+        self._targets[prompt_id] = target
         if prompt.name is not None:
-            self._named[prompt.name] = target
+            self._named[prompt.name] = prompt_id
         return target
-
-
-def _combine(entries: Sequence[tuple[Prompt, _Target]]) -> list[SessionPrompt]:
-    """One session prompt for each target, in the order in which the targets are first named."""
-    by_target: dict[str, tuple[_Target, list[Prompt]]] = {}
-    for prompt, target in entries:
-        by_target.setdefault(target.prompt_id, (target, []))[1].append(prompt)
-    return [_session_prompt(target, prompts) for target, prompts in by_target.values()]
-
-
-def _concept_prompt(target: _Target, prompt: Prompt) -> ConceptPrompt:
-    if isinstance(prompt, ExemplarPrompt):
-        return ConceptPrompt(target.prompt_id, prompt.text, target.label, prompt.boxes_xyxy, prompt.positive)
-    assert isinstance(prompt, TextPrompt)
-    return ConceptPrompt(target.prompt_id, prompt.text, target.label)
-
-
-def _session_prompt(target: _Target, prompts: Sequence[Prompt]) -> SessionPrompt:
-    """A later box or mask of the same object replaces an earlier one; clicks add up."""
-    if target.object_id is None:
-        return _concept_prompt(target, prompts[-1])
-    clicks = [prompt for prompt in prompts if isinstance(prompt, PointPrompt)]
-    boxes = [prompt for prompt in prompts if isinstance(prompt, BoxPrompt)]
-    masks = [prompt for prompt in prompts if isinstance(prompt, MaskPrompt)]
-    return ObjectPrompt(
-        object_id=target.object_id,
-        prompt_id=target.prompt_id,
-        label=target.label,
-        points_n2=np.array([(click.x, click.y) for click in clicks], dtype=np.float32).reshape(-1, 2),
-        positive_n=np.array([click.positive for click in clicks], dtype=np.bool_),
-        box_xyxy=(boxes[-1].x0, boxes[-1].y0, boxes[-1].x1, boxes[-1].y1) if boxes else None,
-        mask=masks[-1].mask if masks else None,
-    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.prompts import Prompt, PromptEffect
 from sam3_stream.core.records import Frame, TrackedFrame
 from sam3_stream.stages.memory_tracker.memory_tracker import MemoryTracker, Outbox
 from sam3_stream.stages.memory_tracker.rate_gate import RateGate
@@ -27,13 +27,17 @@ class RateControlledTracker:
         self._tracker = tracker
         self._gate = gate
 
-    def add(self, prompt: Prompt) -> Future[int]:
+    def add(self, prompt: Prompt, *, object_id: int | None = None, replaces: str | None = None) -> Future[PromptEffect]:
         """See `MemoryTracker.add`."""
-        return self._tracker.add(prompt)
+        return self._tracker.add(prompt, object_id=object_id, replaces=replaces)
 
     def remove(self, object_id: int) -> Future[int]:
         """See `MemoryTracker.remove`."""
         return self._tracker.remove(object_id)
+
+    def remove_prompt(self, prompt_id: str) -> Future[int]:
+        """See `MemoryTracker.remove_prompt`."""
+        return self._tracker.remove_prompt(prompt_id)
 
     def status(self) -> dict[str, Any]:
         """See `MemoryTracker.status`."""

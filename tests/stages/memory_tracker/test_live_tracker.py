@@ -98,7 +98,7 @@ def test_what_is_added_and_removed_while_the_stream_runs_holds_for_later_session
         yield from frames(4, 5, (160, 120))
 
     tracked = track(tracker, scene())
-    assert [answer.result(0) for answer in answers] == [25, 50, 75]
+    assert [getattr(answer.result(0), "sequence", answer.result(0)) for answer in answers] == [25, 50, 75]
     labels = [[each.label for each in tracked[index].objects] for index in (0, 5, 10, 15, 20)]
     assert labels == [["door"], ["door", "cat"], ["cat"], ["cat", "dog"], ["cat", "dog"]]
     assert ids(tracked[20]) == [4, 5]

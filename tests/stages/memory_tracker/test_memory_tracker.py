@@ -57,8 +57,9 @@ def test_prompts_and_removals_while_it_runs_are_acknowledged_with_their_frame():
     added, outside = tracker.add(PointPrompt(x=3, y=3, time_s=99)), tracker.add(PointPrompt(x=500, y=3))
     removed = tracker.remove(1)
     tracked = run_stage(tracker, encoded_frames(4, first=7))
-    assert ids(tracked) == [[1, 2]] * 4, "removed before its prompt took effect on the same frame, so it is made anew"
-    assert added.result(0) == removed.result(0) == 7
+    assert ids(tracked) == [[2]] * 4, "what is removed before its prompt takes effect is never made"
+    assert added.result(0).sequence == removed.result(0) == 7
+    assert (added.result(0).prompt_id, added.result(0).object_id) == ("p2", 2)
     with pytest.raises(PromptError, match="outside the picture"):
         outside.result(0)
 
