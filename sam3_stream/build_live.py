@@ -9,8 +9,16 @@ from pathlib import Path
 from types import TracebackType
 
 from sam3_stream.build import prompt_of
-from sam3_stream.config.live import LiveJobConfig, LiveSinkConfig, PushConfig, SegmentsConfig, StreamConfig
+from sam3_stream.config.live import (
+    LiveJobConfig,
+    LiveSinkConfig,
+    LiveSourceConfig,
+    PushConfig,
+    SegmentsConfig,
+    StreamConfig,
+)
 from sam3_stream.config.models import ZeroMqConfig
+from sam3_stream.config.preview import LoopedFileConfig, PreviewConfig, PreviewStreamConfig, WhipSourceConfig
 from sam3_stream.core.clock import SystemClock
 from sam3_stream.core.errors import Sam3StreamError, SinkError, StreamError
 from sam3_stream.core.masks_format import run_header
@@ -23,8 +31,11 @@ from sam3_stream.runtime.pipeline import Pipeline
 from sam3_stream.runtime.service import StreamService
 from sam3_stream.runtime.shared_load import SharedLoad
 from sam3_stream.stages.decoder.live import LiveDecoder
+from sam3_stream.stages.decoder.looped_file import LoopedFileDecoder
 from sam3_stream.stages.decoder.opening_live import display_address
+from sam3_stream.stages.decoder.pushed import PushedDecoder
 from sam3_stream.stages.memory_tracker import LiveTracker, RateGate
+from sam3_stream.stages.memory_tracker.live_state import LiveState
 from sam3_stream.stages.memory_tracker.rate_gate import Encode
 from sam3_stream.stages.sinks import MasksSink, OverlaySink, PushSink, RedactSink, SegmentsSink, Sink
 from sam3_stream.stages.sinks.meter import MeterSink
@@ -45,6 +56,8 @@ class LiveStream:
         extra_sinks: Sinks beside those of the config.
         encode_at: Encodes a frame at a resolution, in turn with others, for rate control; `model` does when None.
         shared: What the streams that share the model know of each other.
+        state: Where the objects and what was said of them are kept over restarts.
+        recent_frames: How many frames are kept for prompts on a frame that the user has seen; 0 for none.
 
     Raises:
         UsageError: A prompt, an output or the model cannot be used.
@@ -52,29 +65,39 @@ class LiveStream:
 
     def __init__(
         self,
-        config: StreamConfig,
+        config: StreamConfig | PreviewStreamConfig,
         model: VideoModel,
         encode: Callable[[Frame], EncodedFrame],
         extra_sinks: tuple[Sink, ...] = (),
         encode_at: Encode | None = None,
         shared: SharedLoad | None = None,
+        state: LiveState | None = None,
+        recent_frames: int = 0,
     ) -> None:
         self.name = config.name
         prompts = [prompt_of(each) for each in config.prompts]
-        waits = config.source.mode == "every_frame"
+        waits = isinstance(config.source, LiveSourceConfig) and config.source.mode == "every_frame"
         self.rate: RateGate | None = None
         if config.target_fps is not None:
             self.rate = RateGate(config, model, encode_at, live=not waits, stream_id=config.name, shared=shared)
-        self.tracker = LiveTracker(model, encode, prompts, max_gap_s=config.max_gap_s, rate=self.rate)
+        self.tracker = LiveTracker(
+            model,
+            encode,
+            prompts,
+            max_gap_s=config.max_gap_s,
+            rate=self.rate,
+            state=state,
+            recent_frames=recent_frames,
+        )
         self._meter = MeterSink()
         self._sinks = [*(_sink_of(each) for each in config.sinks), *extra_sinks]
         for sink in self._sinks:
             sink.check()
-        self._decoder = LiveDecoder(config.source, config.name, on_status=self._tell_sinks)
+        self._decoder = _decoder_of(config, self._tell_sinks)
         self._pipeline = Pipeline(
             self._decoder,
             [self.tracker],
-            header=run_header(display_address(config.source), model.name, prompts),
+            header=run_header(source_name(config.source), model.name, prompts),
             sinks=[*self._sinks, self._meter],
             queue_size=_QUEUE_SIZE,
             policy="block" if waits else "latest",
@@ -99,6 +122,11 @@ class LiveStream:
     def stop(self) -> None:
         """Take no more frames; what is under way is finished, and so are the outputs. From any thread."""
         self._pipeline.stop()
+
+    @property
+    def pushed(self) -> PushedDecoder | None:
+        """Where pictures are handed in; None where the stream has another source."""
+        return self._decoder if isinstance(self._decoder, PushedDecoder) else None
 
     def report(self) -> StreamReport:
         """How the stream is. From any thread."""
@@ -152,7 +180,7 @@ class LiveService:
         UsageError: The model, a prompt or an output cannot be used.
     """
 
-    def __init__(self, config: LiveJobConfig, model: VideoModel | None = None) -> None:
+    def __init__(self, config: LiveJobConfig | PreviewConfig, model: VideoModel | None = None) -> None:
         self.model = model or load_model(config.model.name, device=config.model.device, **config.model.options)
         self._batcher: FairBatcher[EncodeRequest, tuple[EncodedFrame, float]] = FairBatcher(
             partial(_encode_batch, self.model), config.max_batch
@@ -169,7 +197,7 @@ class LiveService:
         for stream in self._first:
             self._service.add(stream)
 
-    def add(self, config: StreamConfig) -> LiveStream:
+    def add(self, config: StreamConfig | PreviewStreamConfig) -> LiveStream:
         """Start another stream while the others run.
 
         Raises:
@@ -227,7 +255,7 @@ class LiveService:
     ) -> None:
         self.close()
 
-    def _build(self, config: StreamConfig) -> LiveStream:
+    def _build(self, config: StreamConfig | PreviewStreamConfig) -> LiveStream:
         return LiveStream(
             config, self.model, lambda frame: self._encode(frame)[0], encode_at=self._encode, shared=self._shared
         )
@@ -247,6 +275,25 @@ def _encode_batch(model: VideoModel, requests: Sequence[EncodeRequest]) -> list[
         encoded = model.encode(frames) if resolution is None else model.encode(frames, resolution)
         done |= {place: (each, began_s) for place, each in zip(places, encoded, strict=True)}
     return [done[place] for place in range(len(requests))]
+
+
+def source_name(source: LiveSourceConfig | LoopedFileConfig | WhipSourceConfig) -> str:
+    """A source as it may be shown."""
+    if isinstance(source, LiveSourceConfig):
+        return display_address(source)
+    return str(source.path) if isinstance(source, LoopedFileConfig) else "a shared camera"
+
+
+def _decoder_of(
+    config: StreamConfig | PreviewStreamConfig, on_status: Callable[[SourceStatus], None]
+) -> LiveDecoder | LoopedFileDecoder | PushedDecoder:
+    source = config.source
+    if isinstance(source, LoopedFileConfig):
+        forth_and_back = source.loop == "forth_and_back"
+        return LoopedFileDecoder(source.path, config.name, forth_and_back=forth_and_back, on_status=on_status)
+    if isinstance(source, WhipSourceConfig):
+        return PushedDecoder(config.name, on_status=on_status)
+    return LiveDecoder(source, config.name, on_status=on_status)
 
 
 _FILE_SINKS: dict[str, tuple[str, Callable[[Path], Sink]]] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -116,13 +117,25 @@ class LiveJobConfig(Config):
 
     @model_validator(mode="after")
     def _check_names(self) -> LiveJobConfig:
-        names = [stream.name for stream in self.streams]
-        folders = [sink.folder.absolute() for each in self.streams for sink in each.sinks if sink.type == "segments"]
-        for what, values in (("streams are named", names), ("outputs go to the folder", map(str, folders))):
-            twice = [value for value, count in Counter(values).items() if count > 1]
-            if twice:
-                raise ValueError(f"two {what} {twice[0]}; give each its own")
+        check_distinct(self.streams)
         return self
+
+
+class _NamedStream(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def sinks(self) -> tuple[LiveSinkConfig, ...]: ...
+
+
+def check_distinct(streams: Sequence[_NamedStream]) -> None:
+    """Raise `ValueError` when two streams have the same name, or two outputs the same folder."""
+    names = [stream.name for stream in streams]
+    folders = [sink.folder.absolute() for each in streams for sink in each.sinks if sink.type == "segments"]
+    for what, values in (("streams are named", names), ("outputs go to the folder", map(str, folders))):
+        twice = [value for value, count in Counter(values).items() if count > 1]
+        if twice:
+            raise ValueError(f"two {what} {twice[0]}; give each its own")
 
 
 def _expand(text: str) -> str:

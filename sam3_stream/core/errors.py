@@ -8,7 +8,8 @@
     │   ├── InputError              a source that cannot be opened or holds no pictures
     │   ├── OutputError             an output that exists, or a place that cannot be written
     │   ├── PromptError             a prompt that does not fit the picture or the model
-    │   └── ModelError              an unknown model, or weights that cannot be loaded
+    │   ├── ModelError              an unknown model, or weights that cannot be loaded
+    │   └── NotFoundError           a stream, object or prompt that is not there (any more)
     └── RunError                    exit code 1: something broke while frames were flowing
         ├── DecodeError             a source broke in the middle; names what was lost
         ├── StreamError             a live source cannot be reached, or broke off
@@ -53,6 +54,10 @@ class PromptError(UsageError):
 
 class ModelError(UsageError):
     """An unknown model, or weights that cannot be loaded."""
+
+
+class NotFoundError(UsageError):
+    """A stream, object or prompt that is not there, or not any more."""
 
 
 class RunError(Sam3StreamError):

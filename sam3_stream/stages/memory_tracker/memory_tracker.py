@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from sam3_stream.core.errors import PromptError, PromptNotReachedError
+from sam3_stream.core.errors import NotFoundError, PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import ExemplarPrompt, MaskPrompt, Prompt, PromptEffect, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
@@ -115,7 +115,7 @@ class MemoryTracker:
         """Take back a prompt, from any thread: its object, or all objects of a phrase, end.
 
         Returns:
-            A future of the number of the first frame without them; it raises `PromptError` for an unknown id.
+            A future of the number of the first frame without them; it raises `NotFoundError` for an unknown id.
         """
         return self._request(RemovePrompt(prompt_id))
 
@@ -246,7 +246,7 @@ class MemoryTracker:
             what, future = self._requests.get()
             try:
                 taken.append((what, self._carry_out(what, encoded, session), future))
-            except PromptError as error:
+            except (PromptError, NotFoundError) as error:
                 future.set_exception(error)
         return taken
 
@@ -262,7 +262,7 @@ class MemoryTracker:
             case RemovePrompt():
                 target = self._schedule.remove(what.prompt_id)
                 if target is None:
-                    raise PromptError(f"there is no prompt {what.prompt_id!r}; it may have been removed")
+                    raise NotFoundError(f"there is no prompt {what.prompt_id!r}; it may have been removed")
                 if target.object_id is not None:
                     session.remove(target.object_id)
                 else:
@@ -299,7 +299,7 @@ class MemoryTracker:
         """What to call an object by its id, whoever began it.
 
         Raises:
-            PromptError: There is no such object.
+            NotFoundError: There is no such object.
         """
         given = self._schedule.target_of_object(object_id)
         if given is not None:
@@ -307,7 +307,7 @@ class MemoryTracker:
         for each in self._last.objects if self._last is not None else ():
             if each.object_id == object_id:
                 return Target(object_id, each.prompt_id, each.label)
-        raise PromptError(f"there is no object {object_id}; it may have been removed")
+        raise NotFoundError(f"there is no object {object_id}; it may have been removed")
 
 
 def _looking(session: object) -> LooksForObjects | None:

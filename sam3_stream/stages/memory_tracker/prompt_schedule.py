@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sam3_stream.core.errors import PromptError
+from sam3_stream.core.errors import NotFoundError, PromptError
 from sam3_stream.core.masks_format import describe_prompt
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompt_description import prompt_from_description
@@ -126,11 +126,12 @@ class PromptSchedule:
         """Put a prompt in the place of another, of which the object, or the phrase, keeps the id.
 
         Raises:
-            PromptError: There is no such prompt, or one speaks of an object and the other of a phrase.
+            NotFoundError: There is no such prompt.
+            PromptError: One speaks of an object and the other of a phrase.
         """
         target = self._targets.get(prompt_id)
         if target is None:
-            raise PromptError(f"there is no prompt {prompt_id!r}; it may have been removed")
+            raise NotFoundError(f"there is no prompt {prompt_id!r}; it may have been removed")
         is_concept = isinstance(prompt, TextPrompt | ExemplarPrompt)
         if (target.object_id is None) != is_concept:
             raise PromptError("a phrase is replaced by a phrase, and a click, box or mask by one of these")

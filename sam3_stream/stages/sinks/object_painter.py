@@ -11,27 +11,11 @@ import numpy.typing as npt
 import supervision as sv
 
 from sam3_stream.core.masks_format import SCORE_DECIMALS
+from sam3_stream.core.palette import LETTERS_BY_COLOR
 from sam3_stream.core.records import ImageArray, TrackedFrame, TrackedObject
 from sam3_stream.stages.sinks.yuv_canvas import Region, grown_region
 
 _OPACITY = 0.4
-# Twelve colours that people tell apart (after Sasha Trubetskoy, https://sashamaps.net/docs/resources/20-colors/), each
-# with the letters that can be read on it; supervision's own palette has three reds in a row.
-_COLORS = {
-    "#e6194b": "white",
-    "#3cb44b": "white",
-    "#4363d8": "white",
-    "#f58231": "black",
-    "#911eb4": "white",
-    "#42d4f4": "black",
-    "#f032e6": "white",
-    "#bfef45": "black",
-    "#469990": "white",
-    "#ffe119": "black",
-    "#9a6324": "white",
-    "#000075": "white",
-}
-_LETTERS = {"white": "#ffffff", "black": "#000000"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +48,12 @@ class ObjectPainter:
         self._text_scale = max(0.4, sv.calculate_optimal_text_scale((width, height)))
         self._text_thickness = max(1, self._thickness // 2)
         self._padding = round(self._text_scale * 10)
-        palette = sv.ColorPalette.from_hex(list(_COLORS))
+        palette = sv.ColorPalette.from_hex(list(LETTERS_BY_COLOR))
         self._tint = sv.MaskAnnotator(palette, opacity=_OPACITY, color_lookup=by_id)
         self._outline = sv.PolygonAnnotator(palette, thickness=self._thickness, color_lookup=by_id)
         self._label = sv.LabelAnnotator(
             palette,
-            text_color=sv.ColorPalette.from_hex([_LETTERS[letters] for letters in _COLORS.values()]),
+            text_color=sv.ColorPalette.from_hex(list(LETTERS_BY_COLOR.values())),
             color_lookup=by_id,
             text_scale=self._text_scale,
             text_thickness=self._text_thickness,
