@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from sam3_stream.build import prompt_of
 from sam3_stream.config.live import (
@@ -247,7 +248,7 @@ class LiveService:
         self._batcher.close()
         self.model.close()
 
-    def __enter__(self) -> LiveService:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -17,9 +17,12 @@ from sam3_stream.cli.demo import demo_config
 from sam3_stream.cli.groups import run_groups
 from sam3_stream.cli.live_running import run_live
 from sam3_stream.cli.running import run_job
+from sam3_stream.cli.serving import preview_config
+from sam3_stream.cli.serving import serve as run_server
 from sam3_stream.config.live import LiveJobConfig
 from sam3_stream.config.loading import job_schema, load_config, parse_config
 from sam3_stream.config.models import JobConfig
+from sam3_stream.config.preview import PreviewConfig
 from sam3_stream.config.prompt_syntax import parse_box, parse_click, parse_mask
 from sam3_stream.core.errors import ConfigError, OutputError, Sam3StreamError
 from sam3_stream.transport.keys import SECRET_NAME, make_keys
@@ -148,12 +151,33 @@ def run(
 ) -> None:
     """Run the job that a config describes, in as many processes as it says, or live streams until they are stopped."""
     job = load_config(config, overrides or ())
+    if isinstance(job, PreviewConfig):
+        raise ConfigError(f"{config} is for 'sam3-stream serve', which it describes with its preview section")
     if isinstance(job, LiveJobConfig):
         _report(run_live(job, console=Console(stderr=True), quiet=quiet))
     elif only is None and len(job.processes.groups) == 1:
         _run(job, quiet)
     else:
         raise typer.Exit(run_groups(job, only, console=Console(stderr=True), quiet=quiet))
+
+
+@app.command()
+def serve(
+    config: Annotated[Path | None, typer.Argument(metavar="[CONFIG.yaml]")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="path.to.field=value", help="Change a value of the config.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; any but loopback asks for a token.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Serve a page to watch live streams, point at things and see them tracked; the demo clip without a config."""
+    preview = preview_config() if config is None else load_config(config, overrides or ())
+    if not isinstance(preview, PreviewConfig):
+        raise ConfigError(f"{config} is for 'sam3-stream run'; serve needs a config with a preview section")
+    where = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    preview = preview.model_copy(update={"preview": preview.preview.model_copy(update=where)})
+    run_server(preview, console=Console(stderr=True), quiet=quiet)
 
 
 @app.command()

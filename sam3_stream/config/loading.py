@@ -13,15 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 from sam3_stream.config.base import Config
 from sam3_stream.config.live import LiveJobConfig
 from sam3_stream.config.models import JobConfig
+from sam3_stream.config.preview import PreviewConfig
 from sam3_stream.core.errors import ConfigError
 from sam3_stream.core.urls import redact_credentials
 
-AnyJobConfig = JobConfig | LiveJobConfig
+AnyJobConfig = JobConfig | LiveJobConfig | PreviewConfig
 C = TypeVar("C", bound=Config)
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> AnyJobConfig:
-    """Read a YAML config: a job from file to outputs, or, where it has `streams`, live streams.
+    """Read a YAML config: a job from file to outputs; where it has `streams`, live streams; with `preview`, the page.
 
     Relative paths in it are relative to the working directory, as on the command line.
 
@@ -43,6 +44,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> AnyJobConfig:
         raise ConfigError(f"{path} must hold a mapping with source or streams; got {type(tree).__name__}")
     for override in overrides:
         _apply_override(tree, override)
+    if "preview" in tree:
+        return parse_config(tree, str(path), PreviewConfig)
     return parse_config(tree, str(path), LiveJobConfig) if "streams" in tree else parse_config(tree, str(path))
 
 

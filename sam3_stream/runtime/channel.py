@@ -66,6 +66,11 @@ class Channel(Generic[T]):
         return self._cancelled
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing comes any more: closed or cancelled, and everything taken."""
+        return self._cancelled or (self._closed and not self._items)
+
+    @property
     def error(self) -> BaseException | None:
         """The error that the producer ended the channel with, if it did."""
         return self._error

@@ -163,11 +163,11 @@ class ControlServer:
 def _prompt_of(request: Request) -> Prompt:
     fields = request.prompt or {}
     if "rle" in fields:
-        _check_rle(fields["rle"])
+        check_rle(fields["rle"])
     return prompt_from_description(fields)
 
 
-def _check_rle(rle: Any) -> None:
+def check_rle(rle: Any) -> None:
     """Raise `PromptError` unless the run lengths fill their size; nothing else may reach pycocotools."""
     match rle:
         case {"size": [int(height), int(width)], "counts": str(counts)} if 0 < height < 1 << 14 and 0 < width < 1 << 14:

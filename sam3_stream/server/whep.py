@@ -1,0 +1,55 @@
+"""WHEP: watch a stream (draft-ietf-wish-whep). An offer is posted, the answer has all candidates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+
+from sam3_stream.server.peers import SDP
+from sam3_stream.transport.webrtc.viewer import Viewer
+
+if TYPE_CHECKING:
+    from sam3_stream.server.app import Preview
+
+StreamName = Annotated[str, Path(max_length=64)]
+SessionId = Annotated[str, Path(max_length=64)]
+SDP_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {SDP: {"schema": {"type": "string"}}}}}
+ANSWERED: dict[int | str, dict[str, Any]] = {
+    201: {"description": "The SDP answer.", "content": {SDP: {"schema": {"type": "string"}}}}
+}
+
+
+async def offer_in(request: Request) -> str:
+    """The SDP offer that is a request's body."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != SDP:
+        raise HTTPException(415, f"expected a body of type {SDP}, got {kind[:60] or 'none'}")
+    try:
+        return (await request.body()).decode()
+    except UnicodeDecodeError:
+        raise HTTPException(422, "the SDP offer is not text") from None
+
+
+def router(preview: Preview) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["webrtc"])
+
+    @routes.post("/whep/{name}", status_code=201, response_class=Response, responses=ANSWERED, openapi_extra=SDP_BODY)
+    async def watch(request: Request, name: StreamName, overlay: Annotated[bool, Query()] = True) -> Response:
+        """Watch a stream: an SDP offer in, an answer out. A data channel `results` gets the results of each frame."""
+        stream = preview.service.preview_stream(name)
+        offer = await offer_in(request)
+        renditions = preview.peers.renditions(stream)
+        session, answer = await preview.peers.add(
+            "whep", name, lambda on_gone: Viewer(renditions, overlay=overlay, on_gone=on_gone), offer
+        )
+        return Response(answer, 201, {"Location": f"/whep/{name}/{session}"}, SDP)
+
+    @routes.delete("/whep/{name}/{session}")
+    async def leave(name: StreamName, session: SessionId) -> Response:
+        """Watch no more."""
+        await preview.peers.remove("whep", name, session)
+        return Response(status_code=200)
+
+    return routes
