@@ -16,7 +16,7 @@ from sam3_stream.models.lite.objects import LiteObject
 from sam3_stream.models.lite.presence import IDENTITY_DOUBTFUL, is_scene_cut, mask_descriptor
 from sam3_stream.models.lite.prompts.box_mask import mask_from_box
 from sam3_stream.models.lite.prompts.click_mask import mask_from_clicks
-from sam3_stream.models.lite.prompts.concept import MOST_REGIONS, SCORE_THRESHOLD, Concept, find_concept
+from sam3_stream.models.lite.prompts.concept import MOST_REGIONS, PARTS, SCORE_THRESHOLD, Concept, find_concept
 from sam3_stream.models.lite.prompts.fit import Clicks, log_odds
 from sam3_stream.models.lite.snapshot import pack_concepts, pack_objects, unpack_concepts, unpack_objects
 from sam3_stream.models.lite.tracking import compete, search_probability, tracked_log_odds
@@ -191,7 +191,8 @@ class LiteSession:
         for tracked in self._objects.values():
             taken |= tracked.probability > 0.5
         masks = {}
-        for finding in find_concept(concept, self._backbone, self._colour, view, frame.picture, taken)[:room]:
+        part = self._steps // SEARCH_EVERY % PARTS
+        for finding in find_concept(concept, self._backbone, self._colour, view, frame.picture, taken, part)[:room]:
             object_id = self._new_object_id()
             probability = _to_grid(finding.mask, view)
             tracked = LiteObject.start(object_id, concept.prompt_id, concept.label, view, probability)

@@ -12,6 +12,8 @@ from sam3_stream.core.errors import PromptError
 _PATH = Path(__file__).with_name("vocabulary.json")
 _ARTICLES = ("a ", "an ", "the ")
 _EXAMPLES = ("dog", "bird", "car")
+# Words that people use for more than WordNet does: to them a hare is a rabbit, and a bunny either.
+_EVERYDAY = {"rabbit": (330, 331, 332), "bunny": (330, 331, 332), "bunny rabbit": (330, 331, 332)}
 
 
 def classes_of(phrase: str) -> tuple[int, ...]:
@@ -23,7 +25,7 @@ def classes_of(phrase: str) -> tuple[int, ...]:
     wanted = " ".join(phrase.lower().split())
     for article in _ARTICLES:
         wanted = wanted.removeprefix(article)
-    words = _load_words()
+    words = _load_words() | _EVERYDAY
     for form in _singular_forms(wanted):
         if form in words:
             return words[form]

@@ -23,6 +23,7 @@ GLANCE_THRESHOLD = 0.4
 REGION_SHARE = 0.5
 SMALLEST_REGION = 20
 MOST_REGIONS = 8
+PARTS = 9
 CONCEPT_MARGIN = 0.5
 CONCEPT_LAMBDA = 1.0
 BEST_CLASSES = 5
@@ -65,8 +66,9 @@ def find_concept(
     view: FrameView,
     picture: Picture,
     taken: npt.NDArray[np.bool_],
+    part: int,
 ) -> list[Finding]:
-    """Look for what a phrase names.
+    """Look for what a phrase names: in the whole picture and, where that shows nothing, closer in one part of it.
 
     Args:
         concept: The phrase.
@@ -75,12 +77,18 @@ def find_concept(
         view: The whole picture's features.
         picture: The whole picture.
         taken: bool (h, w) on the stride-4 grid; regions that touch it have been found before.
+        part: Number of the part, modulo `PARTS`: what is small in the picture is found after as many looks at most.
 
     Returns:
         The findings, the most confident first.
     """
     findings = []
-    for box in _regions(_phrase_probability(class_logits(backbone, view), concept), view.grid_shape, picture, taken):
+    boxes = _regions(_phrase_probability(class_logits(backbone, view), concept), view.grid_shape, picture, taken)
+    if not boxes:
+        window = _window(part, picture)
+        closer = CloserLook(backbone, colour, picture, window, 0.0)
+        boxes = _regions_of_part(_phrase_probability(closer.class_logits(), concept), window, picture, taken)
+    for box in boxes:
         look = CloserLook(backbone, colour, picture, box, CONCEPT_MARGIN)
         finding = _look_closer(look, concept)
         if finding is not None:
@@ -113,6 +121,30 @@ def _regions(
             scale_x, scale_y = picture.width / width, picture.height / height
             boxes.append((x * scale_x, y * scale_y, (x + w) * scale_x, (y + h) * scale_y))
     return boxes
+
+
+def _window(part: int, picture: Picture) -> Box:
+    """One of nine windows of half the picture's sides, which overlap by half."""
+    x, y = part % 3 * picture.width / 4, part // 3 % 3 * picture.height / 4
+    return x, y, x + picture.width / 2, y + picture.height / 2
+
+
+def _regions_of_part(probability: FloatArray, window: Box, picture: Picture, taken: npt.NDArray[np.bool_]) -> list[Box]:
+    """Boxes, in pixels of the picture, around the places of a window where the phrase shows."""
+    x0, y0, x1, y1 = window
+    nothing = np.zeros((taken.shape[0] // 2, taken.shape[1] // 2), np.bool_)
+    scale_x, scale_y = (x1 - x0) / picture.width, (y1 - y0) / picture.height
+    found = [
+        (x0 + left * scale_x, y0 + top * scale_y, x0 + right * scale_x, y0 + bottom * scale_y)
+        for left, top, right, bottom in _regions(probability, nothing.shape, picture, nothing)
+    ]
+    return [box for box in found if not taken[_cells(box, picture, taken.shape)].any()]
+
+
+def _cells(box: Box, picture: Picture, grid_shape: tuple[int, ...]) -> tuple[slice, slice]:
+    scale_x, scale_y = grid_shape[1] / picture.width, grid_shape[0] / picture.height
+    x0, y0, x1, y1 = box
+    return slice(int(y0 * scale_y), int(y1 * scale_y) + 1), slice(int(x0 * scale_x), int(x1 * scale_x) + 1)
 
 
 def _look_closer(look: CloserLook, concept: Concept) -> Finding | None:
