@@ -42,14 +42,14 @@ class Served:
         self.service.close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def config(tmp_path) -> PreviewConfig:
     clip = write_clip(tmp_path / "clip.mp4", frames=20)
     stream = {"name": "clip", "source": {"type": "file", "path": str(clip)}}
     return PreviewConfig.model_validate({"streams": [stream], "state_folder": str(tmp_path / "state")})
 
 
-@pytest.fixture()
+@pytest.fixture
 def client(config) -> Iterator[httpx.Client]:
     served = Served(config)
     with httpx.Client(base_url=served.url) as client:
