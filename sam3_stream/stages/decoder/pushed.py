@@ -89,6 +89,7 @@ class PushedDecoder:
         if self._first is None:
             self._first = next(self._frames(), None)
         if self._first is None:
+            self._enter("ended")
             raise StreamError(f"stream {self._stream_id} was closed before its first picture")
         frame = self._first
         return StreamInfo(frame.width, frame.height, frame.time_base)

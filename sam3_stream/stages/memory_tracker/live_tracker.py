@@ -140,7 +140,9 @@ class LiveTracker:
             first = next(frames)
             size = (first.width, first.height)
             with self._lock:
-                self._tracker = self._begin_session(session, size)
+                begun = self._begin_session(session, size)
+                begun.inherit(self._tracker)
+                self._tracker = begun
             if session > 1:
                 first = replace(first, discontinuity=True)
             frames = itertools.chain([first], frames)

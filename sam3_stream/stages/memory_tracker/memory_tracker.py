@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from sam3_stream.core.errors import NotFoundError, PromptError, PromptNotReachedError
+from sam3_stream.core.errors import CapacityError, NotFoundError, PromptError, PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import ExemplarPrompt, MaskPrompt, Prompt, PromptEffect, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
@@ -19,6 +19,8 @@ from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
 from sam3_stream.stages.memory_tracker.recent_frames import RecentFrames
 from sam3_stream.stages.memory_tracker.request_journal import RequestJournal
 from sam3_stream.stages.memory_tracker.requests import AddPrompt, RemoveObject, RemovePrompt, Rename, Request
+
+_MOST_REQUESTS = 256
 
 
 class Outbox(Protocol):
@@ -123,6 +125,11 @@ class MemoryTracker:
         """Call an object something else, from any thread; a future of the first frame that does."""
         return self._request(Rename(object_id, label))
 
+    def inherit(self, other: MemoryTracker) -> None:
+        """Take over what was asked of a tracker that takes no more frames."""
+        while not other._requests.empty():
+            self._requests.put(other._requests.get())
+
     @property
     def looking(self) -> LooksForObjects | None:
         """The running session if it looks for objects from time to time; for the tracker's own thread."""
@@ -180,6 +187,8 @@ class MemoryTracker:
             self._requests.get()[1].cancel()
 
     def _request(self, what: Request) -> Future[Any]:
+        if self._requests.qsize() >= _MOST_REQUESTS:
+            raise CapacityError(f"{_MOST_REQUESTS} requests wait for the next frame already; none comes")
         future: Future[Any] = Future()
         self._requests.put((what, future))
         return future
@@ -244,6 +253,8 @@ class MemoryTracker:
         taken: list[tuple[Request, Any, Future[Any]]] = []
         while not self._requests.empty():
             what, future = self._requests.get()
+            if not future.set_running_or_notify_cancel():
+                continue  # whoever asked waits no more
             try:
                 taken.append((what, self._carry_out(what, encoded, session), future))
             except (PromptError, NotFoundError) as error:
