@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from sam3_stream.core.clock import Clock, SystemClock
+from sam3_stream.core.errors import ConfigError
 from sam3_stream.server.problems import problem
 
 Scope = MutableMapping[str, Any]
@@ -27,6 +27,9 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _OPEN_PATHS = (LOGIN_PATH, "/livez")
 _LOGIN_STYLE = "/static/login.css"
 _BODY_TIMEOUT_S = 15.0
+_ENDLESS = "/results"  # server-sent events, which have a limit of their own
+_STRANGERS, _STRANGERS_BODY_BYTES = 16, 4096  # requests without the token: a log-in is small
+_LEAST_TOKEN = 16  # characters
 _LOGINS, _LOGIN_SPAN_S = 10, 60.0
 _POLICY = b"content-security-policy"
 _HEADERS = (
@@ -69,10 +72,17 @@ class Token:
 
 
 def token_of(folder: Path) -> tuple[str, bool]:
-    """The token that is kept in a folder, made if there is none; and whether it is new, and to be shown once."""
+    """The token that is kept in a folder, made if there is none; and whether it is new, and to be shown once.
+
+    Raises:
+        ConfigError: The file holds none that would keep anybody out, as when a disk was full.
+    """
     path = folder / "token"
     try:
-        return path.read_text().strip(), False
+        kept = path.read_text().strip()
+        if len(kept) < _LEAST_TOKEN:
+            raise ConfigError(f"{path} holds no token of {_LEAST_TOKEN} characters or more; delete it to get a new one")
+        return kept, False
     except FileNotFoundError:
         secret = secrets.token_urlsafe(24)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,7 +119,7 @@ class Access:
         self._token = token
         self._max_requests = max_requests
         self._max_body_bytes = max_body_bytes
-        self._under_way = 0
+        self._under_way = {True: 0, False: 0}  # of those who are known, and of strangers
         self._logins: list[float] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,44 +128,51 @@ class Access:
             return
         send = _with_headers(send, scope["path"])
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope, headers)
-        if refusal is None and self._under_way >= self._max_requests:
-            told = {"Retry-After": "1"}
-            refusal = problem(503, f"{self._max_requests} requests are under way; come back in a second", told)
+        known = self._token is None or self._is_known(self._token, headers)
+        most, most_bytes = (self._max_requests, self._max_body_bytes) if known else (_STRANGERS, _STRANGERS_BODY_BYTES)
+        refusal = self._refusal(scope, headers, known, most_bytes)
+        counts = not scope["path"].endswith(_ENDLESS)
+        if refusal is None and counts and self._under_way[known] >= most:
+            refusal = problem(503, f"{most} requests are under way; come back in a second", {"Retry-After": "1"})
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        self._under_way += 1
+        self._under_way[known] += counts
         try:
-            body = await asyncio.wait_for(_body_of(receive, self._max_body_bytes), _BODY_TIMEOUT_S)
-            if body is None:
-                refusal = problem(413, f"the body is larger than {self._max_body_bytes} bytes")
-                await refusal(scope, receive, send)
-            else:
-                await self._app(scope, _replayed(body, receive), send)
+            await self._pass_on(scope, receive, send, most_bytes)
+        finally:
+            self._under_way[known] -= counts
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, most_bytes: int) -> None:
+        """Wait for the whole body, so that no route has to wait for a slow client."""
+        try:
+            body = await asyncio.wait_for(_body_of(receive, most_bytes), _BODY_TIMEOUT_S)
         except TimeoutError:
             await problem(408, f"the body did not come within {_BODY_TIMEOUT_S:g} s")(scope, receive, send)
-        finally:
-            self._under_way -= 1
+            return
+        if body is None:
+            await problem(413, f"the body is larger than {most_bytes} bytes")(scope, receive, send)
+        else:
+            await self._app(scope, _replayed(body, receive), send)
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> Any:
+    def _refusal(self, scope: Scope, headers: dict[str, str], known: bool, most_bytes: int) -> Any:
         """Why a request may not pass, as a response; None when it may."""
         path, method = scope["path"], scope["method"]
         host = headers.get("host", "")
         if _name_of(host) not in self._hosts:
             return problem(403, f"this server is not known as {host[:100]!r}; add it to allowed_hosts if it should be")
         origin = headers.get("origin")
-        if method not in _SAFE_METHODS and origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if method not in _SAFE_METHODS and origin is not None and origin.partition("://")[2].lower() != host.lower():
             return problem(403, f"a page of {origin[:100]} may not change anything here")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._max_body_bytes:
-            return problem(413, f"the body is {length[:20]} bytes; {self._max_body_bytes} are allowed")
+        if not length.isdecimal() or len(length) > 18 or int(length) > most_bytes:
+            return problem(413, f"the body is {length[:20]} bytes; {most_bytes} are allowed")
         if path == LOGIN_PATH and method == "POST" and not self._may_log_in():
             return problem(429, "too many attempts to log in; wait a minute", {"Retry-After": "60"})
-        if self._token is None or path in (*_OPEN_PATHS, _LOGIN_STYLE) or self._is_known(self._token, headers):
+        if known or path in (*_OPEN_PATHS, _LOGIN_STYLE):
             return None
-        if path == "/" and "text/html" in headers.get("accept", ""):
-            scope["path"] = scope["raw_path"] = LOGIN_PATH
+        if path == "/" and method == "GET" and "text/html" in headers.get("accept", ""):
+            scope["path"], scope["raw_path"] = LOGIN_PATH, LOGIN_PATH.encode()
             return None
         told = {"WWW-Authenticate": "Bearer"}
         return problem(401, "a token is needed: send it as 'Authorization: Bearer TOKEN', or log in on the page", told)
@@ -178,10 +195,12 @@ class Access:
 
 
 async def _body_of(receive: Receive, most_bytes: int) -> bytes | None:
-    """A request's whole body; None when it is too large."""
+    """A request's whole body; None when it is too large, or the client has gone before its end."""
     body = bytearray()
     while True:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
         body += message.get("body", b"")
         if len(body) > most_bytes:
             return None

@@ -24,7 +24,9 @@ def router(token: Token | None) -> APIRouter:
 
     @routes.get(LOGIN_PATH)
     def form() -> FileResponse:
-        return FileResponse(_FORM, status_code=401, headers={"Cache-Control": "no-store"})
+        # Under no-referrer browsers post forms with "Origin: null", which is refused.
+        headers = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
+        return FileResponse(_FORM, status_code=401, headers=headers)
 
     @routes.post(LOGIN_PATH)
     async def log_in(shown: Annotated[str, Form(alias="token", max_length=200)]) -> RedirectResponse:
