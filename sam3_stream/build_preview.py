@@ -202,7 +202,7 @@ class PreviewService(LiveService):
         """
         with self._changing:
             stream = self.preview_stream(name)
-            self.remove(name)
+            self._end(name)
             del self._preview[name]
             self._state_path(name).unlink(missing_ok=True)
             self._keep_configs()
@@ -213,11 +213,11 @@ class PreviewService(LiveService):
 
         Raises:
             NotFoundError: There is none of this name.
+            UsageError: It cannot be opened any more; it stays ended until it is restarted again or removed.
         """
         with self._changing:
             stream = self.preview_stream(name)
-            self.remove(name)
-            stream.live = None
+            self._end(name)
             self.add(stream.config)
             return stream
 
@@ -266,6 +266,10 @@ class PreviewService(LiveService):
             stream.broadcast.end()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    def _end(self, name: str) -> None:
+        with contextlib.suppress(UsageError):  # it has ended before when it could not be restarted
+            self.remove(name)
 
     def _build(self, config: StreamConfig | PreviewStreamConfig) -> LiveStream:
         assert isinstance(config, PreviewStreamConfig)

@@ -24,6 +24,7 @@ class LiveSourceConfig(Config):
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an address may hold a password
 
+    type: Literal["url"] = "url"
     url: str = Field(
         min_length=1,
         repr=False,

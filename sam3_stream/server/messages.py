@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sam3_stream.build_live import source_name
 from sam3_stream.build_preview import PreviewStream
@@ -79,6 +79,14 @@ class NewStream(Message):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=64)]
     source: PreviewSourceConfig
     target_fps: Annotated[float, Field(gt=0, le=1000)] | None = None
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _check_variables(cls, source: Any) -> Any:
+        """In a config ${NAME} stands for what the environment holds; nobody may ask for that over the network."""
+        if isinstance(source, dict) and "${" in str(source.get("url")):
+            raise ValueError("${NAME} is for the server's config; write the value itself")
+        return source
 
 
 class Settings(Message):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import cv2
 import numpy as np
 from fastapi import APIRouter, File, Form, HTTPException, UploadFile
+from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
 from sam3_stream.core.records import ImageArray, TrackedObject
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from sam3_stream.server.app import Preview
 
 _MOST_WAITING = 16
-_MOST_PIXELS = 50_000_000
+_MOST_PIXELS = 50_000_000  # below Pillow's own limit, at which it warns
+_FORMATS = ("JPEG", "PNG", "WEBP")
+_MOST_PROMPTS = 200
 _PROMPTS: TypeAdapter[list[AnyPrompt]] = TypeAdapter(list[AnyPrompt])
 
 
@@ -69,6 +73,8 @@ def _parsed(prompts: str) -> list[AnyPrompt]:
         raise HTTPException(422, f"prompts: {where}: {first['msg']}" if where else f"prompts: {first['msg']}") from None
     if not said:
         raise HTTPException(422, "prompts: expected one prompt or more, such as " + json.dumps([_EXAMPLE]))
+    if len(said) > _MOST_PROMPTS:
+        raise HTTPException(413, f"prompts: {len(said)} are more than {_MOST_PROMPTS}")
     return said
 
 
@@ -77,13 +83,16 @@ _EXAMPLE = {"type": "click", "x": 320, "y": 240}
 
 def _decoded(data: bytes) -> ImageArray:
     try:
-        bgr = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
-    except cv2.error:
+        width, height = Image.open(io.BytesIO(data), formats=_FORMATS).size  # a few bytes may decode to gigabytes
+        if width * height > _MOST_PIXELS:
+            raise HTTPException(413, f"image: {width}x{height} pixels are more than {_MOST_PIXELS}")
+        bgr = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    except Image.DecompressionBombError:
+        raise HTTPException(413, f"image: it has more than {_MOST_PIXELS} pixels") from None
+    except (OSError, ValueError, SyntaxError, cv2.error):  # what Pillow and OpenCV raise over broken files
         bgr = None
     if bgr is None:
         raise HTTPException(422, "image: expected a JPEG, PNG or WebP picture; this cannot be decoded")
-    if bgr.shape[0] * bgr.shape[1] > _MOST_PIXELS:
-        raise HTTPException(413, f"image: {bgr.shape[1]}x{bgr.shape[0]} pixels are more than {_MOST_PIXELS}")
     return np.ascontiguousarray(bgr[:, :, ::-1], dtype=np.uint8)
 
 

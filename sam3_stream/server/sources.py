@@ -24,12 +24,17 @@ def check_source(source: LiveSourceConfig | LoopedFileConfig | WhipSourceConfig,
     elif isinstance(source, LoopedFileConfig):
         _check_file(source.path, allowed)
     else:
+        if source.ca_file is not None:
+            raise InputError("ca_file names a file of the server's, which only its config may")
         _check_url(source.url, allowed)
 
 
 def _check_file(path: Path, allowed: AllowedSourcesConfig) -> None:
     # Links are followed first, or one in a media folder would lead anywhere.
-    resolved = path.resolve()
+    try:
+        resolved = path.resolve()
+    except ValueError as error:
+        raise InputError(f"this is no path ({error})") from None
     if not any(resolved.is_relative_to(folder.resolve()) for folder in allowed.media_folders):
         raise InputError("this file is in none of the server's media folders (sources.media_folders in its config)")
     if not resolved.exists():
@@ -37,8 +42,11 @@ def _check_file(path: Path, allowed: AllowedSourcesConfig) -> None:
 
 
 def _check_url(url: str, allowed: AllowedSourcesConfig) -> None:
-    parts = urlsplit(url)
-    scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
+    try:
+        parts = urlsplit(url)
+        scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
+    except ValueError as error:
+        raise InputError(f"this is no address ({error})") from None
     if scheme not in allowed.schemes:
         known = ", ".join(f"{each}://" for each in allowed.schemes)
         raise InputError(f"addresses like this may not be opened; expected one of {known} (sources.schemes)")

@@ -26,6 +26,7 @@ def router(preview: Preview) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["streams"])
     service = preview.service
+    adding = asyncio.Lock()  # or many at once would all find room
 
     @routes.get("/streams")
     async def list_streams() -> list[StreamView]:
@@ -35,13 +36,15 @@ def router(preview: Preview) -> APIRouter:
     @routes.post("/streams", status_code=201)
     async def add_stream(new: NewStream) -> StreamView:
         """Add a stream, from the sources that the server's config allows."""
-        if len(service.streams) >= preview.config.preview.max_streams:
-            raise HTTPException(409, f"there are {len(service.streams)} streams, and may not be more; remove one first")
-        if any(stream.name == new.name for stream in service.streams):
-            raise HTTPException(409, f"there is a stream {new.name!r} already; remove it first, or take another name")
         await asyncio.to_thread(check_source, new.source, preview.config.sources)
         config = PreviewStreamConfig(name=new.name, source=new.source, target_fps=new.target_fps)
-        return StreamView.of(await asyncio.to_thread(service.add_stream, config))
+        async with adding:
+            names = [stream.name for stream in service.streams]
+            if len(names) >= preview.config.preview.max_streams:
+                raise HTTPException(409, f"there are {len(names)} streams, and may not be more; remove one first")
+            if new.name in names:
+                raise HTTPException(409, f"there is a stream {new.name!r} already; remove it first, or take another")
+            return StreamView.of(await asyncio.to_thread(service.add_stream, config))
 
     @routes.get("/streams/{name}")
     async def get_stream(name: StreamName) -> StreamView:
