@@ -126,7 +126,7 @@ def measure(contestant: str, count: int, seconds: float, url: str) -> dict[str, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, nargs="+", default=[8, 24, 32, 36, 40, 44, 48])
+    parser.add_argument("--streams", type=int, nargs="+", default=[4, 8, 16, 24, 32])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)

@@ -281,7 +281,7 @@ class PreviewService(LiveService):
             extra_sinks=(stream.broadcast,),
             encode_at=self._encode,
             shared=self._shared,
-            state=LiveState(self._state_path(config.name)),
+            state=LiveState(self._state_path(config.name), self.model.name),
             recent_frames=_RECENT_FRAMES,
         )
         stream.live = live

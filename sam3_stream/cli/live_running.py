@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 from collections.abc import Iterator, Sequence
-from types import FrameType
 
 from rich.console import Console
 
 from sam3_stream.build_live import LiveService
+from sam3_stream.cli.signals import stopping_on_signals
 from sam3_stream.config.live import LiveJobConfig
 from sam3_stream.core.errors import ConfigError, RunError
 from sam3_stream.core.stream_status import StreamReport
@@ -33,7 +32,11 @@ def run_live(config: LiveJobConfig, *, console: Console, quiet: bool) -> Sequenc
     if not quiet:
         logging.basicConfig(format="%(message)s", level=logging.WARNING)
         logging.getLogger(rate_gate.__name__).setLevel(logging.INFO)
-    with LiveService(config) as service, _health(config, service, console, quiet), _stopping_on_signals(service):
+    with (
+        LiveService(config) as service,
+        _health(config, service, console, quiet),
+        stopping_on_signals(lambda *_: service.stop()),
+    ):
         service.start()
         while not service.wait(_LINE_INTERVAL_S):
             if not quiet:
@@ -69,16 +72,3 @@ def _health(config: LiveJobConfig, service: LiveService, console: Console, quiet
         if not quiet:
             console.print(f"health and metrics: http://{config.health.host}:{server.port}", highlight=False)
         yield
-
-
-@contextlib.contextmanager
-def _stopping_on_signals(service: LiveService) -> Iterator[None]:
-    def handle(_: int, __: FrameType | None) -> None:
-        service.stop()
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
 from sam3_stream.cli.demo import demo_clip
+from sam3_stream.cli.signals import stopping_on_signals
 from sam3_stream.config.loading import parse_config
 from sam3_stream.config.preview import PreviewConfig
 from sam3_stream.core.errors import ConfigError
@@ -54,7 +52,8 @@ def serve(config: PreviewConfig, *, console: Console, quiet: bool) -> None:
         port = listening.getsockname()[1]
         names = (host, "localhost", "127.0.0.1", "::1", *media, *config.preview.allowed_hosts)
         server = make_server(preview_app(service, config, hosts=names, token=token))
-        stopping.enter_context(_stopping_on_signals(server.handle_exit))
+        # uvicorn raises what it was stopped by again, which would end the process before the state is kept.
+        stopping.enter_context(stopping_on_signals(server.handle_exit))
         service.start()
         if not quiet:
             shown = f"[{host}]" if ":" in host else host
@@ -62,20 +61,6 @@ def serve(config: PreviewConfig, *, console: Console, quiet: bool) -> None:
             console.print(f"page and API: http://{shown}:{port}/ ({who})", highlight=False, soft_wrap=True)
             console.print(f"media: WebRTC over UDP on {', '.join(media)}", highlight=False, soft_wrap=True)
         server.run(sockets=[listening])
-
-
-@contextlib.contextmanager
-def _stopping_on_signals(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Stop the server on Ctrl-C and SIGTERM, and keep them from ending the process before the state is kept.
-
-    uvicorn raises the signal that it has stopped for once more.
-    """
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _secret(config: PreviewConfig, console: Console) -> str:

@@ -89,16 +89,23 @@ class PushConfig(Config):
 LiveSinkConfig = Annotated[SegmentsConfig | PushConfig | ZeroMqConfig, Field(discriminator="type")]
 
 
-class StreamConfig(RateConfig):
-    """One live stream, what to track in it, and where the results go."""
+class NamedStreamConfig(RateConfig):
+    """What every stream that runs beside others has."""
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="Letters, digits, dot, dash, underscore; unique.")
-    source: LiveSourceConfig
-    prompts: tuple[PromptConfig, ...] = Field(min_length=1, description="Clicks, boxes, masks or phrases.")
-    sinks: tuple[LiveSinkConfig, ...] = Field(min_length=1, description="Where the results go.")
+    name: str = Field(
+        pattern=r"^[\w.-]+$", max_length=64, description="Letters, digits, dot, dash, underscore; unique."
+    )
     max_gap_s: float = Field(
         30.0, gt=0, description="Objects keep their ids through an outage that is no longer, in seconds."
     )
+
+
+class StreamConfig(NamedStreamConfig):
+    """One live stream, what to track in it, and where the results go."""
+
+    source: LiveSourceConfig
+    prompts: tuple[PromptConfig, ...] = Field(min_length=1, description="Clicks, boxes, masks or phrases.")
+    sinks: tuple[LiveSinkConfig, ...] = Field(min_length=1, description="Where the results go.")
 
 
 class HealthConfig(Config):

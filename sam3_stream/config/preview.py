@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from sam3_stream.config.base import Config
-from sam3_stream.config.live import LiveSinkConfig, LiveSourceConfig, check_distinct
+from sam3_stream.config.live import LiveSinkConfig, LiveSourceConfig, NamedStreamConfig, check_distinct
 from sam3_stream.config.models import ModelConfig, PromptConfig
-from sam3_stream.config.rate import RateConfig
 
 
 class LoopedFileConfig(Config):
@@ -20,7 +19,7 @@ class LoopedFileConfig(Config):
     path: Path = Field(description="Video file, or folder of images.")
     loop: Literal["forth_and_back", "over"] = Field(
         "forth_and_back",
-        description="forth_and_back: the picture never jumps (short clips). over: from the start.",
+        description="forth_and_back: the picture never jumps (clips that fit into memory). over: from the start.",
     )
 
 
@@ -43,18 +42,12 @@ PreviewSourceConfig = Annotated[
 ]
 
 
-class PreviewStreamConfig(RateConfig):
+class PreviewStreamConfig(NamedStreamConfig):
     """One stream of the preview."""
 
-    name: str = Field(
-        pattern=r"^[\w.-]+$", max_length=64, description="Letters, digits, dot, dash, underscore; unique."
-    )
     source: PreviewSourceConfig
     prompts: tuple[PromptConfig, ...] = Field((), description="Clicks, boxes, masks or phrases to begin with.")
     sinks: tuple[LiveSinkConfig, ...] = Field((), description="Where else the results go.")
-    max_gap_s: float = Field(
-        30.0, gt=0, description="Objects keep their ids through an outage that is no longer, in seconds."
-    )
 
 
 class AllowedSourcesConfig(Config):

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sam3_stream.build_preview import PreviewService
 from sam3_stream.config.preview import PreviewConfig
-from sam3_stream.server import login, objects, prompts, results, segment, streams, whep, whip
+from sam3_stream.server import login, objects, pictures, prompts, results, segment, streams, whep, whip
 from sam3_stream.server.access import Access, Token
-from sam3_stream.server.metrics import make_registry
+from sam3_stream.server.health import health_router
 from sam3_stream.server.peers import Peers
 from sam3_stream.server.problems import RESPONSES, add_problem_handlers
 
@@ -32,6 +31,7 @@ class Preview:
         service: The streams.
         config: What may be done with them.
         peers: Who watches and shares at present.
+        segments: The pictures under way.
     """
 
     service: PreviewService
@@ -59,12 +59,12 @@ def preview_app(
         lifespan=preview.peers.lifespan,
     )
     add_problem_handlers(app)
-    for router in (streams, objects, prompts, results, segment):
+    for router in (streams, objects, prompts, pictures, results, segment):
         app.include_router(router.router(preview), prefix=API, responses=RESPONSES)
     for peers in (whep, whip):
         app.include_router(peers.router(preview), responses=RESPONSES)
     app.include_router(login.router(token))
-    _add_health(app, service)
+    app.include_router(health_router(service.reports, lambda: service.encoder_queue))
     app.mount("/static", StaticFiles(directory=PAGE), name="page")
 
     @app.get("/", include_in_schema=False)
@@ -73,25 +73,3 @@ def preview_app(
 
     limits = config.preview
     return Access(app, hosts=hosts, token=token, max_requests=limits.max_requests, max_body_bytes=limits.max_body_bytes)
-
-
-def _add_health(app: FastAPI, service: PreviewService) -> None:
-    registry = make_registry(service.reports, lambda: service.encoder_queue)
-
-    @app.get("/livez", tags=["health"])
-    async def livez() -> dict[str, str]:
-        """Answers as long as the process does."""
-        return {"status": "alive"}
-
-    @app.get("/readyz", tags=["health"], responses={503: {"description": "A stream is not live."}})
-    def readyz(response: Response) -> dict[str, Any]:
-        """Whether every stream is live."""
-        states = {report.name: report.state for report in service.reports()}
-        is_ready = all(state == "live" for state in states.values())
-        response.status_code = 200 if is_ready else 503
-        return {"status": "ready" if is_ready else "not ready", "streams": states}
-
-    @app.get("/metrics", tags=["health"], response_class=Response)
-    def metrics() -> Response:
-        """Metrics for Prometheus."""
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -12,7 +12,7 @@ from sam3_stream.config.preview import LoopedFileConfig, PreviewSourceConfig, Wh
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.masks_format import describe_prompt
 from sam3_stream.core.prompt_description import prompt_from_description
-from sam3_stream.core.prompts import Prompt
+from sam3_stream.core.prompts import MaskPrompt, Prompt
 from sam3_stream.stages.memory_tracker.prompt_schedule import GivenPrompts
 
 Pixels = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
@@ -219,9 +219,10 @@ class PromptView(BaseModel):
     @classmethod
     def of(cls, given: GivenPrompts) -> PromptView:
         """The view of what has been said."""
-        said = [describe_prompt(each) for each in given.prompts]
-        for each in said:
-            each.pop("rle", None)
+        said = [
+            {"type": "mask", "name": each.name} if isinstance(each, MaskPrompt) else describe_prompt(each)
+            for each in given.prompts  # a mask is large, and its object's newest one is to be had elsewhere
+        ]
         return cls(id=given.prompt_id, object=given.object_id, label=given.label, said=said)
 
 

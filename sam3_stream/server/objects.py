@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import cv2
-import numpy as np
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path
 
-from sam3_stream.core.records import MaskArray
 from sam3_stream.core.results_message import describe_object
 from sam3_stream.server.acknowledged import acknowledged
 from sam3_stream.server.messages import FrameView, ObjectNumber, ObjectView, Renamed
@@ -19,9 +15,6 @@ if TYPE_CHECKING:
     from sam3_stream.server.app import Preview
 
 ObjectId = Annotated[ObjectNumber, Path()]
-_PNG: dict[int | str, dict[str, Any]] = {
-    200: {"description": "White where the object is.", "content": {"image/png": {}}}
-}
 
 
 def router(preview: Preview) -> APIRouter:
@@ -45,15 +38,4 @@ def router(preview: Preview) -> APIRouter:
         """Track an object no more."""
         return FrameView(frame=await acknowledged(stream_of(name).remove_object(number)))
 
-    @routes.get("/streams/{name}/objects/{number}/mask.png", response_class=Response, responses=_PNG)
-    async def mask(name: StreamName, number: ObjectId) -> Response:
-        """The mask of an object on the newest frame, at the displayed size."""
-        found = stream_of(name).object(number)
-        return Response(await asyncio.to_thread(_png, found.mask), media_type="image/png")
-
     return routes
-
-
-def _png(mask: MaskArray) -> bytes:
-    _, encoded = cv2.imencode(".png", mask.view(np.uint8) * 255)
-    return bytes(encoded)

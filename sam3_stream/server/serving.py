@@ -60,7 +60,7 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise OutputError(f"cannot listen on {host}:{port}: {error.strerror}; take another --port or --host") from error
+        raise OutputError(f"cannot listen on {host}:{port}: {error.strerror}; take another port or host") from error
 
 
 def is_loopback(host: str) -> bool:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import cv2
-from fastapi import APIRouter, HTTPException, Path, Query, Response
+from fastapi import APIRouter, HTTPException, Path
 
 from sam3_stream.config.preview import PreviewStreamConfig
-from sam3_stream.core.records import TrackedFrame
 from sam3_stream.server.messages import NewStream, Settings, StreamView
 from sam3_stream.server.sources import check_source
-from sam3_stream.stages.sinks.preview_renderer import draw
 
 if TYPE_CHECKING:
     from sam3_stream.server.app import Preview
 
 StreamName = Annotated[str, Path(max_length=64)]
-_FULL_HEIGHT = 4320
-_JPEG: dict[int | str, dict[str, Any]] = {200: {"description": "The picture.", "content": {"image/jpeg": {}}}}
 
 
 def router(preview: Preview) -> APIRouter:
@@ -74,22 +69,9 @@ def router(preview: Preview) -> APIRouter:
         stream = await asyncio.to_thread(service.set_target_fps, name, settings.target_fps)
         return Settings(target_fps=stream.config.target_fps)
 
-    @routes.get("/streams/{name}/snapshot.jpg", response_class=Response, responses=_JPEG)
-    async def snapshot(name: StreamName, overlay: Annotated[bool, Query()] = True) -> Response:
-        """The newest frame, with its objects drawn or without."""
-        latest = service.preview_stream(name).latest
-        if latest is None:
-            raise HTTPException(503, "there is no picture yet; wait for the stream", {"Retry-After": "1"})
-        return Response(await asyncio.to_thread(_jpeg, latest, overlay), media_type="image/jpeg")
-
     @routes.get("/model", tags=["model"])
     async def get_model() -> dict[str, str]:
         """The model that all streams share."""
         return {"name": service.model.name}
 
     return routes
-
-
-def _jpeg(tracked: TrackedFrame, overlay: bool) -> bytes:
-    _, encoded = cv2.imencode(".jpg", draw(tracked, _FULL_HEIGHT, overlay), [cv2.IMWRITE_JPEG_QUALITY, 90])
-    return bytes(encoded)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
-from sam3_stream.server.peers import SDP
+from sam3_stream.server.peers import SDP, Peers
 from sam3_stream.transport.webrtc.viewer import Viewer
 
 if TYPE_CHECKING:
@@ -31,6 +31,16 @@ async def offer_in(request: Request) -> str:
         raise HTTPException(422, "the SDP offer is not text") from None
 
 
+def add_leave(routes: APIRouter, peers: Peers, kind: str) -> None:
+    """The route that ends a session of a kind, ``whep`` or ``whip``."""
+
+    @routes.delete(f"/{kind}/{{name}}/{{session}}", name=f"leave_{kind}")
+    async def leave(name: StreamName, session: SessionId) -> Response:
+        """End a session."""
+        await peers.remove(kind, name, session)
+        return Response(status_code=200)
+
+
 def router(preview: Preview) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["webrtc"])
@@ -46,10 +56,5 @@ def router(preview: Preview) -> APIRouter:
         )
         return Response(answer, 201, {"Location": f"/whep/{name}/{session}"}, SDP)
 
-    @routes.delete("/whep/{name}/{session}")
-    async def leave(name: StreamName, session: SessionId) -> Response:
-        """Watch no more."""
-        await preview.peers.remove("whep", name, session)
-        return Response(status_code=200)
-
+    add_leave(routes, preview.peers, "whep")
     return routes

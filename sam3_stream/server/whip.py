@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from sam3_stream.server.peers import SDP
-from sam3_stream.server.whep import ANSWERED, SDP_BODY, SessionId, StreamName, offer_in
+from sam3_stream.server.whep import ANSWERED, SDP_BODY, StreamName, add_leave, offer_in
 from sam3_stream.transport.webrtc.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -33,10 +33,5 @@ def router(preview: Preview) -> APIRouter:
         )
         return Response(answer, 201, {"Location": f"/whip/{name}/{session}"}, SDP)
 
-    @routes.delete("/whip/{name}/{session}")
-    async def leave(name: StreamName, session: SessionId) -> Response:
-        """Share no more."""
-        await preview.peers.remove("whip", name, session)
-        return Response(status_code=200)
-
+    add_leave(routes, preview.peers, "whip")
     return routes

@@ -25,6 +25,16 @@ def encoded_frames(count: int, first: int = 0) -> list[EncodedFrame]:
     return [EncodedFrame(frame, None, (frame.width, frame.height)) for frame in frames]
 
 
+class Collector:
+    """An outbox that keeps what is put into it."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def put(self, item: Any) -> None:
+        self.items.append(item)
+
+
 def run_stage(stage: Any, items: Iterable[Any]) -> Sequence[Any]:
     """Put items through a stage, in this thread, and return what comes out."""
     items = list(items)

@@ -21,19 +21,11 @@ from sam3_stream.stages.memory_tracker import MemoryTracker
 from sam3_stream.transport.control import ControlServer, Request
 from sam3_stream.transport.endpoint import Endpoint
 from sam3_stream.transport.wire_format import pack
-from tests.support.frames import encoded_frames
+from tests.support.frames import Collector, encoded_frames
 from tests.transport.edges import an_address, eventually
 from tests.transport.mutation import mutated
 
 CLICK = {"type": "click", "x": 9, "y": 9, "name": "cat"}
-
-
-class Collector:
-    def __init__(self):
-        self.tracked = []
-
-    def put(self, tracked):
-        self.tracked.append(tracked)
 
 
 @pytest.fixture
@@ -80,7 +72,7 @@ def test_add_refine_remove_and_status(address, running):
     assert status["sequence"] >= refined
     removed = client.remove(1)
     assert added < refined < removed
-    counts = [len(tracked.objects) for tracked in running.tracked[: removed + 1]]
+    counts = [len(tracked.objects) for tracked in running.items[: removed + 1]]
     assert counts == [0] * added + [1] * (removed - added) + [0]
     assert client.status()["objects"] == []
     other = client.add({"type": "click", "x": 5, "y": 5})
@@ -114,7 +106,7 @@ def test_a_mask_can_be_sent(address, running):
     mask = np.zeros((24, 32), np.bool_)
     mask[3:9, 5:20] = True
     Client(control=address).add({"type": "mask", "rle": encode_rle(mask)})
-    eventually(lambda: running.tracked and running.tracked[-1].objects)
+    eventually(lambda: running.items and running.items[-1].objects)
 
 
 def test_nobody_there_is_a_timeout_and_nothing_running_a_refusal(address, tmp_path, server):
@@ -137,7 +129,7 @@ def test_a_stream_that_ends_answers_who_waits(address, server):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    eventually(lambda: not tracker._requests.empty())
+    eventually(lambda: not tracker._desk.is_empty)
     tracker.run([], Collector())
     thread.join()
     assert raised == ["the stream ended before the next frame"]

@@ -25,7 +25,7 @@ def classes_of(phrase: str) -> tuple[int, ...]:
     wanted = " ".join(phrase.lower().split())
     for article in _ARTICLES:
         wanted = wanted.removeprefix(article)
-    words = _load_words() | _EVERYDAY
+    words = _load_words()
     for form in _singular_forms(wanted):
         if form in words:
             return words[form]
@@ -63,7 +63,7 @@ def _nearest(wanted: str, words: dict[str, tuple[int, ...]]) -> list[str]:
 @cache
 def _load_words() -> dict[str, tuple[int, ...]]:
     ranges: dict[str, str] = json.loads(_PATH.read_text(encoding="ascii"))["words"]
-    return {word: _parse_ranges(text) for word, text in ranges.items()}
+    return {word: _parse_ranges(text) for word, text in ranges.items()} | _EVERYDAY
 
 
 def _parse_ranges(text: str) -> tuple[int, ...]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from sam3_stream.core.clock import Clock, SystemClock
-from sam3_stream.core.errors import InputError
 from sam3_stream.core.records import Frame, StreamInfo
 from sam3_stream.core.span_rate import SpanRate
 from sam3_stream.core.stream_status import SourceStatus, StreamState
 from sam3_stream.stages.decoder import open_source
 from sam3_stream.stages.decoder.stream_clock import STREAM_TIME_BASE
+
+_log = logging.getLogger(__name__)
 
 _BYTES_HELD = 512 << 20
 _BYTES_PER_PIXEL = 1.5
@@ -24,7 +26,8 @@ _MOST_BEHIND_S = 1.0
 class LoopedFileDecoder:
     """Frames of a file, each when its time has come; those whose time is over when they are asked for are dropped.
 
-    Forth and back, the picture never jumps; the decoded pictures of the whole clip are then kept, so it must be short.
+    Forth and back, the picture never jumps. The decoded pictures of the whole clip are kept for that; where they do not
+    fit into 512 MB, the clip is played over and over.
 
     Args:
         path: A video, or a folder of images.
@@ -34,7 +37,7 @@ class LoopedFileDecoder:
         on_status: Called with the new status when the state changes.
 
     Raises:
-        InputError: The file cannot be played, or is too long to go back.
+        InputError: The file cannot be played.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class LoopedFileDecoder:
         self._closed = threading.Event()
         self._state: StreamState = "connecting"
         self._rate = SpanRate()
+        self._held: list[Frame] = []
         self._played = 0
         self._late = 0
         with open_source(path) as source:
@@ -108,38 +112,38 @@ class LoopedFileDecoder:
 
     def _timed(self) -> Iterator[tuple[Frame, float]]:
         """The frames of pass after pass, with the time since the beginning of the first."""
-        time_s, last_s = 0.0, None
+        time_s, last_s = -self._step_s, None
         for frames in self._passes():
             for frame in frames:
-                if last_s is not None:
-                    time_s += abs(frame.time_s - last_s) or self._step_s
+                time_s += self._step_s if last_s is None else abs(frame.time_s - last_s) or self._step_s
                 yield frame, time_s
                 last_s = frame.time_s
-            time_s += 0.0 if self._forth_and_back else self._step_s
-            last_s = last_s if self._forth_and_back else None
+            if not self._held:
+                last_s = None  # the next pass begins anew, a step later
 
     def _passes(self) -> Iterator[Iterator[Frame]]:
-        if not self._forth_and_back:
-            while True:
-                yield self._decoded()
-        held: list[Frame] = []
-        yield self._held(held)
-        if len(held) == 1:
-            held *= 2  # a picture that stands still
+        if self._forth_and_back:
+            yield self._holding()
+        while not self._held:
+            yield self._decoded()
+        if len(self._held) == 1:
+            self._held *= 2  # a picture that stands still
         while True:
-            held.reverse()
-            yield iter(held[1:])  # the frame on which it turns has been shown
+            self._held.reverse()
+            yield iter(self._held[1:])  # the frame on which it turns has been shown
 
-    def _held(self, held: list[Frame]) -> Iterator[Frame]:
+    def _holding(self) -> Iterator[Frame]:
+        """The first pass; at its end `_held` has all its frames, or none where they are too many."""
         limit = _BYTES_HELD / (self._info.width * self._info.height * _BYTES_PER_PIXEL)
+        held: list[Frame] | None = []
         for frame in self._decoded():
-            if len(held) >= limit:
-                raise InputError(
-                    f"{self._path} is too long to be played forth and back: more than {held[-1].time_s:.0f} s of this "
-                    "size do not fit into memory; play it over and over"
-                )
-            held.append(frame)
+            if held is not None and len(held) >= limit:
+                held = None
+                _log.warning("%s is too long to be played backwards, too; it is played over and over", self._path)
+            if held is not None:
+                held.append(frame)
             yield frame
+        self._held = held or []
 
     def _decoded(self) -> Iterator[Frame]:
         with open_source(self._path) as source:

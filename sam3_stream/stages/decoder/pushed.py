@@ -33,7 +33,6 @@ class PushedDecoder:
 
     Args:
         stream_id: The stream's name.
-        waiting_for: What to say while nobody pushes, such as "waiting for a camera".
         clock: The machine's own when None.
         on_status: Called with the new status when the state changes.
     """
@@ -42,12 +41,10 @@ class PushedDecoder:
         self,
         stream_id: str,
         *,
-        waiting_for: str = "waiting for somebody to share a camera",
         clock: Clock | None = None,
         on_status: Callable[[SourceStatus], None] | None = None,
     ) -> None:
         self._stream_id = stream_id
-        self._waiting_for = waiting_for
         self._clock = clock or SystemClock()
         self._on_status = on_status
         self._pictures: Channel[_Pushed] = Channel(1, "latest", "source")
@@ -99,7 +96,7 @@ class PushedDecoder:
         """How the stream is now; from any thread."""
         now_s, state, reason = self._clock.monotonic_s(), self._state, ""
         if state == "connecting":
-            reason = self._waiting_for
+            reason = "waiting for somebody to share a camera"
         elif state == "live" and now_s - self._last_s > _STALLED_AFTER_S:
             state, reason = "stalled", "nobody shares a camera at present"
         return SourceStatus(

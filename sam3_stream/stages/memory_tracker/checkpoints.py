@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sam3_stream.core.masks_format import MasksRow
-from sam3_stream.models.protocols import SessionState, TrackingSession
+from sam3_stream.models.protocols import SessionState
 
 _log = logging.getLogger(__name__)
 
@@ -64,16 +64,8 @@ class CheckpointStore:
         self._interval_frames = interval_frames
         self._last_sequence = -1
 
-    def offer(
-        self,
-        next_sequence: int,
-        session: TrackingSession,
-        last_object_id: int,
-        schedule: Callable[[], str],
-        *,
-        now: bool = False,
-    ) -> None:
-        """Save the session's state and that of the prompts, once in every interval.
+    def offer(self, next_sequence: int, take: Callable[[], Checkpoint], *, now: bool = False) -> None:
+        """Save what `take` gives, once in every interval.
 
         `now` makes no difference: what is asked in between is in a `RequestJournal`.
         """
@@ -83,7 +75,7 @@ class CheckpointStore:
             return
         self._last_sequence = next_sequence
         path = self._paths[interval % len(self._paths)]
-        save_checkpoint(path, Checkpoint(next_sequence, last_object_id, session.snapshot(), schedule()))
+        save_checkpoint(path, take())
 
     def newest(self, recorded_frames: int) -> Checkpoint | None:
         """The newest checkpoint that lies within the first ``recorded_frames`` frames; None when there is none."""

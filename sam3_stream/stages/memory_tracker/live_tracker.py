@@ -151,14 +151,14 @@ class LiveTracker:
 
     def _begin_session(self, session: int, size: tuple[int, int]) -> MemoryTracker:
         resume = None
+        if self._state is not None:
+            self._state.begin(size)
         if session > 1:
             self._schedule.begin_again(size)
         elif self._state is not None:
-            resume = self._state.load(size)
+            resume = self._state.load()
         if session == 1 and resume is None:
             self._schedule.check_size(*size)
-        if self._state is not None:
-            self._state.size = size
         return MemoryTracker(
             self._model,
             ids=self._ids,

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from sam3_stream.core.errors import CapacityError, NotFoundError, PromptError, PromptNotReachedError
+from sam3_stream.core.errors import PromptNotReachedError
 from sam3_stream.core.object_ids import ObjectIds
-from sam3_stream.core.prompts import ExemplarPrompt, MaskPrompt, Prompt, PromptEffect, TextPrompt
+from sam3_stream.core.prompts import Prompt, PromptEffect, SessionPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, TrackedFrame
 from sam3_stream.models.protocols import LooksForObjects, SkipsFrames, TrackingSession, VideoModel
 from sam3_stream.stages.memory_tracker.backward import EarlierMasks
-from sam3_stream.stages.memory_tracker.checkpoints import ResumePoint
-from sam3_stream.stages.memory_tracker.combining import Target
-from sam3_stream.stages.memory_tracker.prompt_schedule import PromptSchedule
+from sam3_stream.stages.memory_tracker.checkpoints import Checkpoint, ResumePoint
+from sam3_stream.stages.memory_tracker.prompt_schedule import Mark, PromptSchedule
 from sam3_stream.stages.memory_tracker.recent_frames import RecentFrames
+from sam3_stream.stages.memory_tracker.request_desk import REFUSALS, Asked, RequestDesk
 from sam3_stream.stages.memory_tracker.request_journal import RequestJournal
-from sam3_stream.stages.memory_tracker.requests import AddPrompt, RemoveObject, RemovePrompt, Rename, Request
-
-_MOST_REQUESTS = 256
+from sam3_stream.stages.memory_tracker.requests import AddPrompt, RemoveObject, RemovePrompt, Rename
 
 
 class Outbox(Protocol):
@@ -33,16 +30,14 @@ class Outbox(Protocol):
 class Checkpoints(Protocol):
     """Where the session's state is kept from time to time."""
 
-    def offer(
-        self,
-        next_sequence: int,
-        session: TrackingSession,
-        last_object_id: int,
-        schedule: Callable[[], str],
-        *,
-        now: bool,
-    ) -> None:
-        """Save it, if it is time to; `now` says that something was asked, or that this is the end."""
+    def offer(self, next_sequence: int, take: Callable[[], Checkpoint], *, now: bool = False) -> None:
+        """Save it, if it is time to.
+
+        Args:
+            next_sequence: Number of the frame that comes next.
+            take: Gives the state.
+            now: Something was asked, or this is the end.
+        """
 
 
 class MemoryTracker:
@@ -87,7 +82,7 @@ class MemoryTracker:
         self._journal = journal
         self._session: TrackingSession | None = None
         self._last: TrackedFrame | None = None
-        self._requests: queue.SimpleQueue[tuple[Request, Future[Any]]] = queue.SimpleQueue()
+        self._desk = RequestDesk(model, self._schedule, recent)
 
     def add(
         self, prompt: Prompt, *, object_id: int | None = None, replaces: str | None = None, seen: int | None = None
@@ -107,11 +102,11 @@ class MemoryTracker:
             model; the stream goes on undisturbed. It is cancelled when the stream ends first.
         """
         self._model.check_prompt(prompt)
-        return self._request(AddPrompt(prompt, object_id, replaces, seen))
+        return self._desk.ask(AddPrompt(prompt, object_id, replaces, seen))
 
     def remove(self, object_id: int) -> Future[int]:
         """Remove an object from the running stream, from any thread; a future of the first frame without it."""
-        return self._request(RemoveObject(object_id))
+        return self._desk.ask(RemoveObject(object_id))
 
     def remove_prompt(self, prompt_id: str) -> Future[int]:
         """Take back a prompt, from any thread: its object, or all objects of a phrase, end.
@@ -119,16 +114,15 @@ class MemoryTracker:
         Returns:
             A future of the number of the first frame without them; it raises `NotFoundError` for an unknown id.
         """
-        return self._request(RemovePrompt(prompt_id))
+        return self._desk.ask(RemovePrompt(prompt_id))
 
     def rename(self, object_id: int, label: str) -> Future[int]:
         """Call an object something else, from any thread; a future of the first frame that does."""
-        return self._request(Rename(object_id, label))
+        return self._desk.ask(Rename(object_id, label))
 
     def inherit(self, other: MemoryTracker) -> None:
         """Take over what was asked of a tracker that takes no more frames."""
-        while not other._requests.empty():
-            self._requests.put(other._requests.get())
+        self._desk.inherit(other._desk)
 
     @property
     def looking(self) -> LooksForObjects | None:
@@ -138,7 +132,7 @@ class MemoryTracker:
     def expects(self, frame: Frame) -> bool:
         """Whether a prompt or a request waits that is to take effect on this frame."""
         journalled = self._journal is not None and self._journal.expects(frame.sequence)
-        return journalled or not self._requests.empty() or self._schedule.expects(frame.time_s)
+        return journalled or not self._desk.is_empty or self._schedule.expects(frame.time_s)
 
     def move(self, carried: TrackedFrame) -> None:
         """Tell the session, if it wants to know, where the objects are likely to be on the frame that comes next."""
@@ -176,26 +170,18 @@ class MemoryTracker:
         finally:
             self._session = None
             session.close()
-            self._cancel_requests()
+            self._desk.cancel()
         if self._schedule.pending:
             times = ", ".join(f"{prompt.time_s:g} s" for prompt in self._schedule.pending)
             raise PromptNotReachedError(f"the video ended before the time of a prompt was reached: {times}")
 
-    def _cancel_requests(self) -> None:
-        """Leave nobody waiting for a frame that does not come."""
-        while not self._requests.empty():
-            self._requests.get()[1].cancel()
-
-    def _request(self, what: Request) -> Future[Any]:
-        if self._requests.qsize() >= _MOST_REQUESTS:
-            raise CapacityError(f"{_MOST_REQUESTS} requests wait for the next frame already; none comes")
-        future: Future[Any] = Future()
-        self._requests.put((what, future))
-        return future
-
     def _offer_checkpoint(self, next_sequence: int, session: TrackingSession, *, now: bool = False) -> None:
         if self._checkpoints is not None:
-            self._checkpoints.offer(next_sequence, session, self._ids.last, self._schedule.snapshot, now=now)
+            self._checkpoints.offer(
+                next_sequence,
+                lambda: Checkpoint(next_sequence, self._ids.last, session.snapshot(), self._schedule.snapshot()),
+                now=now,
+            )
 
     def _go_on(
         self,
@@ -220,105 +206,41 @@ class MemoryTracker:
         """The results, and whether anything was asked that has taken effect."""
         frame = encoded.frame
         for what in self._journal.due(frame.sequence) if self._journal is not None else ():
-            self._carry_out(what, encoded, session)
-        asked = self._take_requests(encoded, session)
-        due = self._schedule.due(frame.time_s, (frame.width, frame.height))
+            self._desk.carry_out(what, encoded, self._last, session)
+        before = self._schedule.mark()
+        asked = self._desk.take(encoded, self._last, session)
         try:
-            tracked = session.step(encoded, due)
-        except PromptError as error:
-            if not asked:
+            tracked = session.step(encoded, self._due(frame))
+        except REFUSALS as error:
+            if not any(isinstance(each.what, AddPrompt) for each in asked):
                 raise
-            self._refuse(asked, error)
-            tracked = session.step(encoded, ())
-            asked = []
+            asked = self._without_prompts(asked, before, error, encoded, session)
+            tracked = session.step(encoded, self._due(frame))
         tracked = self._schedule.relabelled(tracked)
         self._last = tracked = tracked if self._earlier is None else self._earlier.merge_into(tracked)
         if self._recent is not None:
             self._recent.note(encoded, tracked)
-        for what, effect, future in asked:
+        for each in asked:
             if self._journal is not None:
-                self._journal.note(frame.sequence, what)
-            future.set_result(effect)
+                self._journal.note(frame.sequence, each.what)
+            each.future.set_result(each.effect)
         return tracked, bool(asked)
 
-    def _refuse(self, asked: list[tuple[Request, Any, Future[Any]]], error: PromptError) -> None:
-        """Take back what the model would not have."""
-        for what, effect, future in asked:
-            if isinstance(what, AddPrompt) and what.object_id is None and what.replaces is None:
-                self._schedule.forget_latest(effect.prompt_id)
-            future.set_exception(error)
+    def _due(self, frame: Frame) -> list[SessionPrompt]:
+        return self._schedule.due(frame.time_s, (frame.width, frame.height))
 
-    def _take_requests(self, encoded: EncodedFrame, session: TrackingSession) -> list[tuple[Request, Any, Future[Any]]]:
-        """Carry out what other threads asked for; what it was, and the futures to answer once the frame is stepped."""
-        taken: list[tuple[Request, Any, Future[Any]]] = []
-        while not self._requests.empty():
-            what, future = self._requests.get()
-            if not future.set_running_or_notify_cancel():
-                continue  # whoever asked waits no more
-            try:
-                taken.append((what, self._carry_out(what, encoded, session), future))
-            except (PromptError, NotFoundError) as error:
-                future.set_exception(error)
-        return taken
-
-    def _carry_out(self, what: Request, encoded: EncodedFrame, session: TrackingSession) -> PromptEffect | int:
-        """Do it; what its future is to give."""
-        sequence = encoded.frame.sequence
-        match what:
-            case AddPrompt():
-                return self._add(what, encoded)
-            case RemoveObject():
-                session.remove(what.object_id)
-                self._schedule.remove_object(what.object_id)
-            case RemovePrompt():
-                target = self._schedule.remove(what.prompt_id)
-                if target is None:
-                    raise NotFoundError(f"there is no prompt {what.prompt_id!r}; it may have been removed")
-                if target.object_id is not None:
-                    session.remove(target.object_id)
-                else:
-                    session.remove_prompt(what.prompt_id)
-            case Rename():
-                self._schedule.labels[what.object_id] = what.label
-        return sequence
-
-    def _add(self, what: AddPrompt, encoded: EncodedFrame) -> PromptEffect:
-        frame, prompt = encoded.frame, what.prompt
-        size = frame.width, frame.height
-        prompt.check_size(*size)
-        known = None if what.object_id is None else self._target_of_object(what.object_id)
-        if known is None and prompt.name is not None:
-            known = self._schedule.target_of_name(prompt.name)
-        is_concept = isinstance(prompt, TextPrompt | ExemplarPrompt)
-        if known is not None and what.object_id is not None and is_concept:
-            raise PromptError("a phrase cannot correct an object; a click, a box or a mask can")
-        if self._recent is not None and what.seen is not None and not is_concept:
-            object_id = known.object_id if known is not None and what.replaces is None else None
-            mask = self._recent.carry(self._model, prompt, object_id, what.seen, encoded)
-            if mask is not None:
-                prompt = MaskPrompt(mask=mask, name=prompt.name)
-        if what.replaces is not None:
-            target = self._schedule.replace_now(what.replaces, prompt, frame.time_s, size)
-        elif known is not None and what.object_id is not None:
-            target = known
-            self._schedule.refine_now(prompt, frame.time_s, size, target)
-        else:
-            target = self._schedule.add_now(prompt, frame.time_s, size)
-        return PromptEffect(target.prompt_id, target.object_id, frame.sequence)
-
-    def _target_of_object(self, object_id: int) -> Target:
-        """What to call an object by its id, whoever began it.
-
-        Raises:
-            NotFoundError: There is no such object.
-        """
-        given = self._schedule.target_of_object(object_id)
-        if given is not None:
-            return given
-        for each in self._last.objects if self._last is not None else ():
-            if each.object_id == object_id:
-                return Target(object_id, each.prompt_id, each.label)
-        raise NotFoundError(f"there is no object {object_id}; it may have been removed")
+    def _without_prompts(
+        self, asked: list[Asked], before: Mark, error: Exception, encoded: EncodedFrame, session: TrackingSession
+    ) -> list[Asked]:
+        """Refuse the prompts that the model would not have, as if they had never been said; the rest holds."""
+        self._schedule.undo(before)
+        kept = [each for each in asked if not isinstance(each.what, AddPrompt)]
+        for each in asked:
+            if isinstance(each.what, AddPrompt):
+                each.future.set_exception(error)
+        for each in kept:
+            self._desk.carry_out(each.what, encoded, self._last, session)
+        return kept
 
 
 def _looking(session: object) -> LooksForObjects | None:

@@ -42,11 +42,22 @@ class GivenPrompts:
     prompts: tuple[Prompt, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Given:
     prompt: Prompt
     prompt_id: str
     size: Size | None = None  # of the picture that it was said on; None until it has taken effect
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What `PromptSchedule.undo` goes back to."""
+
+    targets: dict[str, Target]
+    named: dict[str, str]
+    given: list[_Given]
+    pending: list[tuple[float, Prompt, Target]]
+    labels: dict[int, str]
 
 
 class PromptSchedule:
@@ -104,7 +115,8 @@ class PromptSchedule:
         """The results, with the names that the user has given to objects."""
         if not self.labels:
             return tracked
-        labels = self.labels
+        live = {each.object_id for each in tracked.objects}
+        labels = self.labels = {key: label for key, label in self.labels.items() if key in live}
         return tracked.with_objects(
             tuple(replace(each, label=labels.get(each.object_id, each.label)) for each in tracked.objects)
         )
@@ -129,9 +141,7 @@ class PromptSchedule:
             NotFoundError: There is no such prompt.
             PromptError: One speaks of an object and the other of a phrase.
         """
-        target = self._targets.get(prompt_id)
-        if target is None:
-            raise NotFoundError(f"there is no prompt {prompt_id!r}; it may have been removed")
+        target = self._known(prompt_id)
         is_concept = isinstance(prompt, TextPrompt | ExemplarPrompt)
         if (target.object_id is None) != is_concept:
             raise PromptError("a phrase is replaced by a phrase, and a click, box or mask by one of these")
@@ -143,23 +153,27 @@ class PromptSchedule:
         self._pending.append((time_s, prompt, target))
         return target
 
-    def forget_latest(self, prompt_id: str) -> None:
-        """Forget what was said last with this id: the model would not have it."""
-        for place in range(len(self._given) - 1, -1, -1):
-            if self._given[place].prompt_id == prompt_id:
-                del self._given[place]
-                break
-        if all(given.prompt_id != prompt_id for given in self._given):
-            self.remove(prompt_id)
+    def mark(self) -> Mark:
+        """Where the schedule is, for `undo`."""
+        return Mark(dict(self._targets), dict(self._named), list(self._given), list(self._pending), dict(self.labels))
 
-    def remove(self, prompt_id: str) -> Target | None:
-        """Forget a prompt; what it spoke of, None when there is none of this id."""
-        target = self._targets.pop(prompt_id, None)
+    def undo(self, mark: Mark) -> None:
+        """Be as the schedule was; ids that were given since are not given again."""
+        self._targets, self._named = mark.targets, mark.named
+        self._given, self._pending, self.labels = mark.given, mark.pending, mark.labels
+
+    def remove(self, prompt_id: str) -> Target:
+        """Forget a prompt; what it spoke of.
+
+        Raises:
+            NotFoundError: There is no such prompt.
+        """
+        target = self._known(prompt_id)
+        del self._targets[prompt_id]
         self._given = [given for given in self._given if given.prompt_id != prompt_id]
         self._pending = [entry for entry in self._pending if entry[2].prompt_id != prompt_id]
         self._named = {name: each for name, each in self._named.items() if each != prompt_id}
-        if target is not None and target.object_id is not None:
-            self.labels.pop(target.object_id, None)
+        self.labels.pop(target.object_id or 0, None)
         return target
 
     def remove_object(self, object_id: int) -> None:
@@ -184,8 +198,10 @@ class PromptSchedule:
         due = [(prompt, target) for at_s, prompt, target in self._pending if at_s <= time_s]
         if due:
             self._pending = [entry for entry in self._pending if entry[0] > time_s]
-            for given in self._given:
-                given.size = given.size or (size if given.prompt.time_s <= time_s else None)
+            self._given = [
+                replace(given, size=size) if given.size is None and given.prompt.time_s <= time_s else given
+                for given in self._given
+            ]
         return combine(due)
 
     def begin_again(self, size: Size) -> None:
@@ -264,6 +280,11 @@ class PromptSchedule:
             time_s = min(entry[0] for entry in entries)
             first += [(time_s, prompt) for prompt in combine([entry[1:] for entry in entries if entry[0] == time_s])]
         return first
+
+    def _known(self, prompt_id: str) -> Target:
+        if prompt_id not in self._targets:
+            raise NotFoundError(f"there is no prompt {prompt_id!r}; it may have been removed")
+        return self._targets[prompt_id]
 
     def _reborn(self, target: Target) -> Target:
         object_id = self._ids.new()

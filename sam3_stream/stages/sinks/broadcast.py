@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
 from sam3_stream.core.errors import CapacityError
 from sam3_stream.core.records import RunHeader, StreamInfo, TrackedFrame
-from sam3_stream.runtime.channel import Channel
+from sam3_stream.runtime.channel import Cancelled, Channel
 
 Subscription = Channel[TrackedFrame]
 
@@ -32,11 +33,6 @@ class BroadcastSink:
         self._lock = threading.Lock()
         self._subscriptions: list[Subscription] = []
         self._ended = False
-
-    @property
-    def subscribers(self) -> int:
-        """How many there are."""
-        return len(self._subscriptions)
 
     def subscribe(self, capacity: int = 2) -> Subscription:
         """Get frames from now on; cancel what is returned to get no more.
@@ -68,7 +64,8 @@ class BroadcastSink:
         with self._lock:
             self._drop_cancelled()
             for subscription in self._subscriptions:
-                subscription.put(tracked)
+                with contextlib.suppress(Cancelled):  # it has left in this moment
+                    subscription.put(tracked)
 
     def close(self) -> None:
         """The subscribers stay; see `end`."""

@@ -15,12 +15,12 @@ from sam3_stream.core.clock import Clock, SystemClock
 from sam3_stream.core.records import TrackedFrame
 from sam3_stream.core.results_message import results_message
 from sam3_stream.runtime.channel import Cancelled, Channel
-from sam3_stream.transport.webrtc.video_encoder import Codec, VideoEncoder
+from sam3_stream.transport.webrtc.video_encoder import RTP_TIME_BASE, Codec, VideoEncoder
 
 _log = logging.getLogger(__name__)
 
 _KEY_FRAME_SPACING_S = 0.4  # requests that come closer together get one key frame
-_LONGEST_GAP_TICKS = 5 * 90_000
+_LONGEST_GAP_TICKS = 5 * RTP_TIME_BASE.denominator
 USUAL_TICKS = 3000
 
 
@@ -98,11 +98,6 @@ class Rendition:
         self._thread.start()
 
     @property
-    def watchers(self) -> int:
-        """How many watch."""
-        return len(self._watchers)
-
-    @property
     def ended(self) -> bool:
         """Whether the stream has ended."""
         return not self._thread.is_alive()
@@ -160,7 +155,7 @@ class Rendition:
     def _next_pts(self, tracked: TrackedFrame) -> int:
         """Stream time in the units of RTP, which goes on when the stream is restarted."""
         frame = tracked.frame
-        source_pts = frame.pts * frame.time_base.numerator * 90_000 // frame.time_base.denominator
+        source_pts = int(frame.pts * frame.time_base / RTP_TIME_BASE)
         ticks = USUAL_TICKS if self._source_pts is None else source_pts - self._source_pts
         self._source_pts = source_pts
         self._pts += ticks if 0 < ticks < _LONGEST_GAP_TICKS else USUAL_TICKS
@@ -187,11 +182,6 @@ class Renditions:
         self._render = render
         self._lock = threading.Lock()
         self._running: dict[RenditionKey, Rendition] = {}
-
-    @property
-    def running(self) -> int:
-        """How many are encoded at present."""
-        return len(self._running)
 
     def watch(self, key: RenditionKey, watcher: Watcher) -> Rendition:
         """Give somebody a rendition's pictures, which is begun if need be.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import av
-from aiortc import RTCDataChannel, RTCPeerConnection, RTCRtpSender, RTCSessionDescription
+from aiortc import RTCDataChannel, RTCRtpSender, RTCRtpTransceiver
 from aiortc.mediastreams import MediaStreamError, MediaStreamTrack
 from aiortc.rtp import RTCP_PSFB_APP, RtcpPsfbPacket, RtcpRrPacket, unpack_remb_fci
 
@@ -26,15 +25,13 @@ from sam3_stream.transport.webrtc.rendition import (
     RenditionKey,
     Renditions,
 )
+from sam3_stream.transport.webrtc.session import PeerSession
 from sam3_stream.transport.webrtc.video_encoder import Codec
-
-_log = logging.getLogger(__name__)
 
 RESULTS_CHANNEL = "results"
 _QUEUE = 16  # pictures
 _MOST_BUFFERED_BYTES = 1 << 18
 _CODECS: dict[str, Codec] = {"video/H264": "H264", "video/VP8": "VP8"}
-_GONE = ("failed", "closed")
 
 
 class ViewerTrack(MediaStreamTrack):
@@ -47,7 +44,6 @@ class ViewerTrack(MediaStreamTrack):
 
     Attributes:
         last_pts: Time of the picture that was given last, in units of 1/90000 s; 0 before the first.
-        dropped: How many pictures the viewer was too slow for.
     """
 
     kind = "video"
@@ -65,7 +61,6 @@ class ViewerTrack(MediaStreamTrack):
         self._next: _Watch | None = None
         self._pts_shift = 0
         self.last_pts = 0
-        self.dropped = 0
 
     @property
     def height(self) -> int:
@@ -125,7 +120,6 @@ class ViewerTrack(MediaStreamTrack):
         if watch is not self._watch:
             return
         if len(self._pictures) >= _QUEUE:
-            self.dropped += len(self._pictures)
             self._pictures.clear()
             self._needs_key_frame = True
         if self._needs_key_frame and not picture.key_frame:
@@ -163,7 +157,7 @@ class _Watch:
         self._renditions.leave(self.rendition, self)
 
 
-class Viewer:
+class Viewer(PeerSession):
     """One WHEP session.
 
     Args:
@@ -176,56 +170,33 @@ class Viewer:
     def __init__(
         self, renditions: Renditions, *, overlay: bool, on_gone: Callable[[], None], clock: Clock | None = None
     ) -> None:
+        super().__init__(on_gone)
         self._clock = clock or SystemClock()
-        self._peer = RTCPeerConnection()
         self._channel: RTCDataChannel | None = None
-        self._sender: RTCRtpSender | None = None
+        self._transceiver: RTCRtpTransceiver | None = None
         self._origin: int | None = None
         self._choice = RenditionChoice(list(BIT_RATES.values()))
-        self._on_gone = on_gone
-        self.track = ViewerTrack(renditions, overlay, self._send_results)
+        self._track = ViewerTrack(renditions, overlay, self._send_results)
         self._peer.on("datachannel", self._on_channel)
-        self._peer.on("connectionstatechange", self._on_state)
 
-    async def answer(self, offer: str) -> str:
-        """Answer an SDP offer, with all candidates.
+    def _prepare(self) -> None:
+        transceiver = next((each for each in self._peer.getTransceivers() if each.kind == "video"), None)
+        if transceiver is None or "send" not in (transceiver._offerDirection or ""):  # as seen from here
+            raise UsageError("expected an SDP offer to receive video; it has no such section")
+        transceiver.sender.replaceTrack(self._track)
+        transceiver.direction = "sendonly"
+        self._hook(transceiver.sender)
+        self._transceiver = transceiver
 
-        Raises:
-            UsageError: It is no offer of something that can be sent here.
-        """
-        try:
-            await self._peer.setRemoteDescription(RTCSessionDescription(sdp=offer, type="offer"))
-        except Exception as error:  # aiortc raises whatever its parser stumbles over
-            await self.close()
-            raise UsageError(f"the SDP offer cannot be read ({type(error).__name__})") from error
-        try:
-            transceiver = next((each for each in self._peer.getTransceivers() if each.kind == "video"), None)
-            if transceiver is None or "send" not in (transceiver._offerDirection or ""):  # as seen from here
-                raise UsageError("expected an SDP offer to receive video; it has no such section")
-            self._sender = transceiver.sender
-            self._sender.replaceTrack(self.track)
-            transceiver.direction = "sendonly"
-            self._hook(self._sender)
-            await self._peer.setLocalDescription(await self._peer.createAnswer())
-            codec = next((_CODECS[each.mimeType] for each in transceiver._codecs if each.mimeType in _CODECS), None)
-            if codec is None:
-                raise UsageError("expected an SDP offer to receive H264 or VP8; it takes neither")
-            self.track.begin(codec, HEIGHTS[self._choice.index])
-        except BaseException:
-            await self.close()
-            raise
-        return str(self._peer.localDescription.sdp)
+    def _begin(self) -> None:
+        assert self._transceiver is not None
+        taken = [_CODECS[each.mimeType] for each in self._transceiver._codecs if each.mimeType in _CODECS]
+        if not taken:
+            raise UsageError("expected an SDP offer to receive H264 or VP8; it takes neither")
+        self._track.begin(taken[0], HEIGHTS[self._choice.index])
 
-    async def close(self) -> None:
-        """End the session. Safe to call twice."""
-        self.track.stop()
-        await self._peer.close()
-        on_gone, self._on_gone = self._on_gone, lambda: None
-        on_gone()
-
-    async def _on_state(self) -> None:
-        if self._peer.connectionState in _GONE:
-            await self.close()
+    def _end(self) -> None:
+        self._track.stop()
 
     def _on_channel(self, channel: RTCDataChannel) -> None:
         if channel.label == RESULTS_CHANNEL:
@@ -245,7 +216,7 @@ class Viewer:
 
         sender._handle_rtcp_packet = handle_rtcp_packet  # type: ignore[method-assign]
         sender._next_encoded_frame = next_encoded_frame  # type: ignore[method-assign]
-        sender._send_keyframe = self.track.request_key_frame  # type: ignore[method-assign]
+        sender._send_keyframe = self._track.request_key_frame  # type: ignore[method-assign]
 
     def _heed(self, sender: RTCRtpSender, packet: Any) -> None:
         now_s, index = self._clock.monotonic_s(), self._choice.index
@@ -257,13 +228,13 @@ class Viewer:
             with contextlib.suppress(ValueError):
                 bits_per_second, _ = unpack_remb_fci(packet.fci)
                 index = self._choice.estimate(now_s, bits_per_second)
-        self.track.switch(HEIGHTS[index])
+        self._track.switch(HEIGHTS[index])
 
     def _note_origin(self, sender: RTCRtpSender) -> None:
         """The sender adds a number of its own to every time stamp; known once the first packet is out."""
-        if self._origin is None and self.track.last_pts:
+        if self._origin is None and self._track.last_pts:
             sent: int = sender.__dict__["_RTCRtpSender__rtp_timestamp"]
-            self._origin = (sent - self.track.last_pts) % (1 << 32)
+            self._origin = (sent - self._track.last_pts) % (1 << 32)
 
     def _send_results(self, results: str, pts: int) -> None:
         channel = self._channel

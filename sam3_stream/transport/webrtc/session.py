@@ -1,0 +1,67 @@
+"""What a WHEP and a WHIP session have in common: an offer that is answered once, and an end that is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiortc import RTCPeerConnection, RTCSessionDescription
+
+from sam3_stream.core.errors import UsageError
+
+_GONE = ("failed", "closed")
+
+
+class PeerSession:
+    """One peer. Subclasses say what is sent or taken.
+
+    Args:
+        on_gone: Called once when the peer has gone, however that came about.
+    """
+
+    def __init__(self, on_gone: Callable[[], None]) -> None:
+        self._on_gone: Callable[[], None] | None = on_gone
+        self._peer = RTCPeerConnection()
+        self._peer.on("connectionstatechange", self._on_state)
+
+    async def answer(self, offer: str) -> str:
+        """Answer an SDP offer, with all candidates.
+
+        Raises:
+            UsageError: It is no offer of what this session is for.
+        """
+        try:
+            await self._take_offer(offer)
+            self._prepare()
+            await self._peer.setLocalDescription(await self._peer.createAnswer())
+            self._begin()
+        except BaseException:
+            await self.close()
+            raise
+        return str(self._peer.localDescription.sdp)
+
+    async def close(self) -> None:
+        """End the session. Safe to call twice."""
+        self._end()
+        await self._peer.close()
+        on_gone, self._on_gone = self._on_gone, None
+        if on_gone is not None:
+            on_gone()
+
+    def _prepare(self) -> None:
+        """Look at what has been offered, before it is answered; raise `UsageError` if it is not what it should be."""
+
+    def _begin(self) -> None:
+        """The answer is made."""
+
+    def _end(self) -> None:
+        """Let go of everything."""
+
+    async def _take_offer(self, offer: str) -> None:
+        try:
+            await self._peer.setRemoteDescription(RTCSessionDescription(sdp=offer, type="offer"))
+        except Exception as error:  # aiortc raises whatever its parser stumbles over
+            raise UsageError(f"the SDP offer cannot be read ({type(error).__name__})") from error
+
+    async def _on_state(self) -> None:
+        if self._peer.connectionState in _GONE:
+            await self.close()
