@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from aiortc import RTCPeerConnection, RTCSessionDescription
@@ -9,6 +10,7 @@ from aiortc import RTCPeerConnection, RTCSessionDescription
 from sam3_stream.core.errors import UsageError
 
 _GONE = ("failed", "closed")
+_CONNECT_TIMEOUT_S = 30.0  # who posts an offer and is never heard of again must not keep a place
 
 
 class PeerSession:
@@ -22,6 +24,8 @@ class PeerSession:
         self._on_gone: Callable[[], None] | None = on_gone
         self._peer = RTCPeerConnection()
         self._peer.on("connectionstatechange", self._on_state)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._giving_up: asyncio.Task[None] | None = None
 
     async def answer(self, offer: str) -> str:
         """Answer an SDP offer, with all candidates.
@@ -34,6 +38,7 @@ class PeerSession:
             self._prepare()
             await self._peer.setLocalDescription(await self._peer.createAnswer())
             self._begin()
+            self._deadline = asyncio.get_running_loop().call_later(_CONNECT_TIMEOUT_S, self._give_up)
         except BaseException:
             await self.close()
             raise
@@ -42,6 +47,7 @@ class PeerSession:
     async def close(self) -> None:
         """End the session. Safe to call twice."""
         self._end()
+        self._call_off_deadline()
         await self._peer.close()
         on_gone, self._on_gone = self._on_gone, None
         if on_gone is not None:
@@ -65,3 +71,12 @@ class PeerSession:
     async def _on_state(self) -> None:
         if self._peer.connectionState in _GONE:
             await self.close()
+        elif self._peer.connectionState == "connected":
+            self._call_off_deadline()
+
+    def _give_up(self) -> None:
+        self._giving_up = asyncio.create_task(self.close())
+
+    def _call_off_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
