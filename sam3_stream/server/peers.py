@@ -16,6 +16,7 @@ from sam3_stream.stages.sinks.preview_renderer import render
 from sam3_stream.transport.webrtc.rendition import Renditions
 
 SDP = "application/sdp"
+FRAGMENT = "application/trickle-ice-sdpfrag"
 _ANSWER_TIMEOUT_S = 10.0
 
 
@@ -24,6 +25,9 @@ class Peer(Protocol):
 
     async def answer(self, offer: str) -> str:
         """Answer an SDP offer."""
+
+    async def add_candidates(self, fragment: str) -> None:
+        """Take candidates that the peer tells after its offer."""
 
     async def close(self) -> None:
         """End the session."""
@@ -78,8 +82,8 @@ class Peers:
             raise HTTPException(504, "the offer could not be answered in time; try again") from None
         return session, answer
 
-    async def remove(self, kind: str, stream: str, session: str) -> None:
-        """End a session.
+    def get(self, kind: str, stream: str, session: str) -> Peer:
+        """The peer of a session.
 
         Raises:
             NotFoundError: There is none of this id.
@@ -87,7 +91,7 @@ class Peers:
         peer = self._peers.get((kind, stream, session))
         if peer is None:
             raise NotFoundError("there is no such session; it may have ended")
-        await peer.close()
+        return peer
 
     async def remove_stream(self, stream: str) -> None:
         """End all sessions of a stream."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from sam3_stream.server.peers import SDP
-from sam3_stream.server.whep import ANSWERED, SDP_BODY, StreamName, add_leave, offer_in
+from sam3_stream.server.whep import ANSWERED, SDP_BODY, StreamName, add_session_routes, sdp_in
 from sam3_stream.transport.webrtc.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ def router(preview: Preview) -> APIRouter:
             raise HTTPException(409, f"the stream {name!r} has a source of its own; add one of the type whip")
         if preview.peers.count("whip", name):
             raise HTTPException(409, f"somebody shares a camera with the stream {name!r} already")
-        offer = await offer_in(request)
+        offer = await sdp_in(request)
         pushed.connect()
         session, answer = await preview.peers.add(
             "whip", name, lambda on_gone: Publisher(pushed.push, on_gone=on_gone), offer
         )
         return Response(answer, 201, {"Location": f"/whip/{name}/{session}"}, SDP)
 
-    add_leave(routes, preview.peers, "whip")
+    add_session_routes(routes, preview.peers, "whip")
     return routes

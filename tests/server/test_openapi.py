@@ -25,7 +25,7 @@ FEW = settings(
 CHECKS = [checks.status_code_conformance, checks.content_type_conformance]
 
 
-@schemathesis.serializer("application/sdp")
+@schemathesis.serializer("application/sdp", "application/trickle-ice-sdpfrag")
 def sdp(_: object, value: object) -> bytes:
     return str(value).encode(errors="replace")
 

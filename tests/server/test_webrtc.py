@@ -18,6 +18,7 @@ from sam3_stream.config.preview import PreviewConfig
 from sam3_stream.transport.webrtc.candidates import offer_only
 from tests.server.test_preview import CLICK, Served
 from tests.support.clips import read_number, write_clip
+from tests.support.udp_relay import without_candidates
 
 SIZE = (320, 192)
 SDP = {"content-type": "application/sdp"}
@@ -184,3 +185,30 @@ def test_a_shared_camera_becomes_a_stream_that_is_tracked_and_watched(served):
 def test_what_is_no_offer_is_refused(served, path, status):
     assert httpx.post(served.url + path, content="v=0", headers=SDP).status_code == status
     assert httpx.post(f"{served.url}/whep/clip", content="v=0").status_code == 415
+
+
+def test_candidates_may_be_told_later(served):
+    """As by clients that post their offer before they know where they are."""
+
+    async def watch() -> tuple[int, int, int]:
+        watching = Watching()
+        watching.peer.addTransceiver("video", direction="recvonly")
+        watching.peer.createDataChannel("results").on("message", lambda text: watching.messages.append(text))
+        watching.peer.on("track", lambda track: asyncio.ensure_future(watching._take(track)))
+        await watching.peer.setLocalDescription(await watching.peer.createOffer())
+        offer = watching.peer.localDescription.sdp
+        told = [line for line in offer.splitlines() if line.startswith(("a=mid", "a=candidate", "a=end-of"))]
+        fragment = {"content-type": "application/trickle-ice-sdpfrag"}
+        async with httpx.AsyncClient(base_url=served.url) as client:
+            said = await client.post("/whep/clip", content=without_candidates(offer), headers=SDP)
+            session = said.headers["location"]
+            refused = await client.patch(session, content="a=candidate:nonsense", headers=fragment)
+            taken = await client.patch(session, content="\r\n".join(told), headers=fragment)
+            await watching.peer.setRemoteDescription(RTCSessionDescription(said.text, "answer"))
+            await watching.until(3)
+            await client.delete(session)
+            over = await client.patch(session, content="\r\n".join(told), headers=fragment)
+        await watching.peer.close()
+        return refused.status_code, taken.status_code, over.status_code
+
+    assert asyncio.run(watch()) == (422, 204, 404)

@@ -12,7 +12,7 @@ from sam3_stream.models.lite.features import FrameView
 from sam3_stream.models.lite.presence import Appearance
 from sam3_stream.models.lite.ridge import RidgeMemory
 
-CORRECTION_RATE = 0.5
+CORRECTION_RATE = 0.9
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class LiteObject:
 
     def correct(self, view: FrameView, probability: FloatArray) -> None:
         """Take over a mask that the user said or approved."""
-        self.memory.correct(view.rows, probability, CORRECTION_RATE)
+        self.memory.correct(view.rows, probability, CORRECTION_RATE, self.probability)
         self.classifier = self.memory.solve()
         self.appearance = Appearance.of(view.levels, probability)
         self.probability, self.present, self.score = probability, True, 1.0

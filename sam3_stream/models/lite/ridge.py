@@ -17,6 +17,7 @@ from sam3_stream.models.lite.features import ROW_LENGTH
 
 RIDGE_LAMBDA = 0.01
 SAID_SHARE = 0.5
+CHANGED_WEIGHT = 2.0
 NEARNESS_GAIN = 8.0
 NEARNESS_SIGMA = 10.0
 OUTLINE_DILATE, OUTLINE_ERODE = 13, 7
@@ -59,10 +60,18 @@ class RidgeMemory:
         self.gram += np.float32(rate) * (gram - self.gram)
         self.moment += np.float32(rate) * (moment - self.moment)
 
-    def correct(self, rows: FloatArray, probability: FloatArray, rate: float) -> None:
-        """Blend a frame in that the user had a say in; arguments as for `learn`."""
-        self.learn(rows, probability, rate)
-        gram, moment = _moments(rows, probability)
+    def correct(self, rows: FloatArray, probability: FloatArray, rate: float, before: FloatArray) -> None:
+        """Blend a frame in that the user had a say in; what that changed counts most.
+
+        Args:
+            rows: As for `learn`.
+            probability: As for `learn`, with the correction.
+            rate: As for `learn`.
+            before: The probability without the correction.
+        """
+        gram, moment = _moments(rows, probability, changed=(probability > 0.5) != (before > 0.5))
+        self.gram += np.float32(rate) * (gram - self.gram)
+        self.moment += np.float32(rate) * (moment - self.moment)
         self.said_gram += np.float32(rate) * (gram - self.said_gram)
         self.said_moment += np.float32(rate) * (moment - self.said_moment)
 
@@ -75,9 +84,11 @@ class RidgeMemory:
         return np.asarray(np.linalg.solve(gram, moment), np.float32)
 
 
-def _moments(rows: FloatArray, probability: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _moments(
+    rows: FloatArray, probability: FloatArray, changed: npt.NDArray[np.bool_] | None = None
+) -> tuple[FloatArray, FloatArray]:
     """XᵀWX and XᵀWy of one frame."""
-    cells, weights = _training_sample(probability)
+    cells, weights = _training_sample(probability, changed)
     labels = np.where(probability.ravel()[cells] > 0.5, np.float32(1), np.float32(-1))
     sample = rows[cells]
     weighted = sample * weights[:, None]
@@ -85,7 +96,9 @@ def _moments(rows: FloatArray, probability: FloatArray) -> tuple[FloatArray, Flo
     return gram, np.asarray(weighted.T @ labels, np.float32)
 
 
-def _training_sample(probability: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
+def _training_sample(
+    probability: FloatArray, changed: npt.NDArray[np.bool_] | None = None
+) -> tuple[npt.NDArray[np.intp], FloatArray]:
     """Which cells to learn from, and their weights: each class sums to one half."""
     inside = probability > 0.5
     mask = inside.astype(np.uint8)
@@ -105,5 +118,7 @@ def _training_sample(probability: FloatArray) -> tuple[npt.NDArray[np.intp], Flo
         total = weight[part].sum()
         if total > 0:
             weight[part] *= 0.5 / total
+    if changed is not None:
+        weight[changed] = CHANGED_WEIGHT * 0.5 / max(1, changed.sum())
     cells = np.flatnonzero(weight)
     return cells, np.asarray(weight.ravel()[cells], np.float32)

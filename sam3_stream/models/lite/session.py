@@ -206,8 +206,10 @@ class LiteSession:
 
     def _mask_of(self, prompt: ObjectPrompt, view: FrameView, frame: Frame, current: FloatArray | None) -> MaskArray:
         clicks = Clicks(prompt.points_n2, prompt.positive_n)
-        if prompt.mask is not None:
+        if prompt.mask is not None and not len(clicks.positive_n):
             return prompt.mask
+        if prompt.mask is not None:
+            return mask_from_clicks(view, frame.picture, clicks, _to_grid(prompt.mask, view))
         if prompt.box_xyxy is not None:
             return mask_from_box(self._backbone, self._colour, frame.picture, prompt.box_xyxy, clicks)
         return mask_from_clicks(view, frame.picture, clicks, current)

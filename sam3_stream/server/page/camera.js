@@ -31,7 +31,7 @@ export class SharedCamera {
     const { peer, media, location } = this;
     this.peer = this.media = this.location = null;
     media?.getTracks().forEach((track) => track.stop());
-    peer?.close();
     if (location) await fetch(location, { method: "DELETE", keepalive: true }).catch(() => {});
+    peer?.close();
   }
 }

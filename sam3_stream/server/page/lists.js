@@ -55,11 +55,11 @@ export function showPhrases(list, prompts, { onRemove }) {
   const create = (prompt) => {
     const remove = make("button", { className: "plain", type: "button", textContent: "Remove" });
     remove.addEventListener("click", () => onRemove(prompt.id));
-    return make("li", {}, make("span"), make("span", { className: "words" }), make("span"), remove);
+    return make("li", { className: "plain-row" }, make("span", { className: "words" }), remove);
   };
   const update = (item, prompt) => {
-    item.children[1].textContent = prompt.label;
-    item.children[3].setAttribute("aria-label", `Remove the phrase ${prompt.label}`);
+    item.children[0].textContent = prompt.label;
+    item.children[1].setAttribute("aria-label", `Remove the phrase ${prompt.label}`);
   };
   reconcile(list, prompts, (prompt) => prompt.id, create, update);
 }
@@ -73,10 +73,10 @@ export function showStreams(list, streams, { current, onWatch, onRestart, onRemo
     };
     const watch = button("", onWatch);
     watch.classList.add("words");
-    return make("li", {}, make("span"), watch, button("Restart", onRestart), button("Remove", onRemove));
+    return make("li", { className: "plain-row" }, watch, button("Restart", onRestart), button("Remove", onRemove));
   };
   const update = (item, stream) => {
-    const [, watch, restart, remove] = item.children;
+    const [watch, restart, remove] = item.children;
     watch.textContent = stream.state === "live" ? `${stream.name} · ${stream.fps_in.toFixed(0)} fps` : `${stream.name} · ${stream.state}`;
     watch.title = stream.reason || stream.source;
     restart.setAttribute("aria-label", `Restart the stream ${stream.name}`);

@@ -98,8 +98,9 @@ export class Viewer {
   end() {
     const { peer, location } = this;
     this.peer = this.location = null;
-    if (peer) peer.close();
-    if (location) fetch(location, { method: "DELETE", keepalive: true }).catch(() => {});
+    // Not the other way round: once the server sees that the peer is gone, there is no session to delete.
+    const deleted = location ? fetch(location, { method: "DELETE", keepalive: true }) : Promise.resolve();
+    deleted.catch(() => {}).then(() => peer?.close());
     if (this.events) this.events.close();
     this.events = null;
     this.byTimestamp.clear();

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sam3_stream.core.errors import CapacityError, NotFoundError, PromptError
-from sam3_stream.core.prompts import ExemplarPrompt, MaskPrompt, Prompt, PromptEffect, TextPrompt
+from sam3_stream.core.prompts import ExemplarPrompt, MaskPrompt, PointPrompt, Prompt, PromptEffect, TextPrompt
 from sam3_stream.core.records import EncodedFrame, TrackedFrame
 from sam3_stream.models.protocols import TrackingSession, VideoModel
 from sam3_stream.stages.memory_tracker.combining import Target
@@ -157,6 +157,8 @@ class RequestDesk:
         if self._recent is None or what.seen is None or _is_concept(what.prompt):
             return what.prompt
         object_id = known.object_id if known is not None and what.replaces is None else None
+        if object_id is not None and isinstance(what.prompt, PointPrompt):
+            return self._recent.follow(what.prompt, what.seen, encoded)
         mask = self._recent.carry(self._model, what.prompt, object_id, what.seen, encoded)
         return what.prompt if mask is None else MaskPrompt(mask=mask, name=what.prompt.name)
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from aiortc import RTCPeerConnection, RTCSessionDescription
+from aiortc.sdp import candidate_from_sdp
 
 from sam3_stream.core.errors import UsageError
 
 _GONE = ("failed", "closed")
+_MOST_CANDIDATES = 64
 _CONNECT_TIMEOUT_S = 30.0  # who posts an offer and is never heard of again must not keep a place
 
 
@@ -24,6 +26,7 @@ class PeerSession:
         self._on_gone: Callable[[], None] | None = on_gone
         self._peer = RTCPeerConnection()
         self._peer.on("connectionstatechange", self._on_state)
+        self._candidates = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.Task[None] | None = None
 
@@ -43,6 +46,26 @@ class PeerSession:
             await self.close()
             raise
         return str(self._peer.localDescription.sdp)
+
+    async def add_candidates(self, fragment: str) -> None:
+        """Take the candidates that a peer tells after its offer.
+
+        Args:
+            fragment: As in RFC 8840, section 9.
+
+        Raises:
+            UsageError: It cannot be read, or there are too many.
+        """
+        mid, ended = "0", False
+        for line in fragment.splitlines():
+            name, _, value = line.strip().partition(":")
+            if name == "a=mid":
+                mid = value
+            elif name == "a=candidate":
+                await self._add_candidate(value, mid)
+            ended |= name == "a=end-of-candidates"
+        if ended:
+            await self._peer.addIceCandidate(None)
 
     async def close(self) -> None:
         """End the session. Safe to call twice."""
@@ -67,6 +90,17 @@ class PeerSession:
             await self._peer.setRemoteDescription(RTCSessionDescription(sdp=offer, type="offer"))
         except Exception as error:  # aiortc raises whatever its parser stumbles over
             raise UsageError(f"the SDP offer cannot be read ({type(error).__name__})") from error
+
+    async def _add_candidate(self, text: str, mid: str) -> None:
+        self._candidates += 1
+        if self._candidates > _MOST_CANDIDATES:
+            raise UsageError(f"expected at most {_MOST_CANDIDATES} candidates of a peer")
+        try:
+            candidate = candidate_from_sdp(text)
+        except (AssertionError, ValueError) as error:
+            raise UsageError("a candidate in the SDP fragment cannot be read") from error
+        candidate.sdpMid = mid
+        await self._peer.addIceCandidate(candidate)
 
     async def _on_state(self) -> None:
         if self._peer.connectionState in _GONE:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from fractions import Fraction
 
 import cv2
 import numpy as np
 import pytest
 
+from sam3_stream.cli.demo import demo_clip
 from sam3_stream.core.errors import CapacityError, PromptError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.pictures import ArrayPicture
 from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt
 from sam3_stream.core.records import Frame
 from sam3_stream.models.lite import load_lite
+from sam3_stream.stages.decoder import VideoDecoder
 from tests.models.lite.conftest import iou
 from tests.support.clips import disc_center, disc_mask, draw_frame
 
@@ -71,6 +74,29 @@ def test_boxes_and_clicks_find_the_object(model, read_davis):
     ):
         tracked = model.open_session(ObjectIds().new).step(encoded, [prompt])
         assert iou(tracked.objects[0].mask, truth) > least
+
+
+def test_what_is_clicked_away_stays_away(model):
+    """The face of the bunny in the demo clip looks much like its belly."""
+    clip = list(itertools.islice(VideoDecoder(demo_clip()), 100, 125))
+    session, face, shares = model.open_session(ObjectIds().new), (slice(180, 200), slice(490, 510)), []
+    script = {0: [click_prompt((460, 400, True), (500, 190, True))], 8: [click_prompt((500, 190, False))]}
+    for number, frame in enumerate(clip):
+        tracked = session.step(model.encode([frame])[0], script.get(number, []))
+        shares.append(tracked.objects[0].mask[face].mean())
+        assert tracked.objects[0].mask[300:500, 400:520].mean() > 0.9, "the belly stays"
+    assert min(shares[:8]) > 0.9
+    assert max(shares[8:]) < 0.1
+
+
+def test_clicks_correct_a_mask_that_comes_with_them(model):
+    frame = next(iter(VideoDecoder(demo_clip(), start_s=4)))
+    mask = np.zeros((720, 1280), np.bool_)
+    mask[150:550, 400:560] = True
+    clicked = dataclasses.replace(click_prompt((500, 190, False)), mask=mask)
+    found = model.open_session(ObjectIds().new).step(model.encode([frame])[0], [clicked]).objects[0].mask
+    assert found[300:500, 420:540].mean() > 0.9
+    assert not found[188:192, 498:502].any()
 
 
 @pytest.mark.data

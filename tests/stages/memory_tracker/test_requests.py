@@ -8,6 +8,7 @@ import pytest
 from sam3_stream.core.errors import CapacityError, NotFoundError, PromptError
 from sam3_stream.core.object_ids import ObjectIds
 from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, TextPrompt
+from sam3_stream.core.records import TrackedFrame
 from sam3_stream.models.fake import FakeModel
 from sam3_stream.models.lite import load_lite
 from sam3_stream.stages.decoder import VideoDecoder
@@ -137,6 +138,21 @@ def test_a_click_lands_on_what_was_seen_and_not_on_what_is_there_now(tmp_path):
     mask = tracked[now].objects[0].mask
     assert (mask & there_now).sum() / (mask | there_now).sum() > 0.5
     assert not mask[int(click.y), int(click.x)], "the place of the click is background by now"
+
+
+def test_a_correction_follows_what_was_seen(tmp_path):
+    size = (160, 96)
+    video = list(VideoDecoder(write_clip(tmp_path / "clip.mp4", frames=30, size=size)))
+    model, recent, seen, now = load_lite(), RecentFrames(24), 4, 24
+    encoded = [model.encode([frame])[0] for frame in video]
+    for each in encoded[:now]:
+        recent.note(each, TrackedFrame(each.frame, ()))
+    before, after = (np.argwhere(disc_mask(number, size)).mean(0) for number in (seen, now))
+    followed = recent.follow(PointPrompt(x=before[1], y=before[0], positive=False), seen, encoded[now])
+    assert np.hypot(before[1] - after[1], before[0] - after[0]) > 20, "else this shows nothing"
+    assert np.hypot(followed.x - after[1], followed.y - after[0]) < 5
+    assert not followed.positive
+    assert recent.follow(CLICK, 99, encoded[now]) == CLICK
 
 
 def test_a_frame_that_is_not_kept_any_more_is_taken_for_the_newest():
