@@ -37,11 +37,11 @@ from transformers.models.sam3_video.modeling_sam3_video import Sam3VideoInferenc
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.sam3_tracker import DISPLAYS, FILL, OPTIONS, RESULTS, picture_frame, timed_ms
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.clock import SystemClock
 from sam3_stream.core.prompts import ConceptPrompt
 from sam3_stream.core.records import EncodedFrame
 from sam3_stream.models.sam3 import Sam3Model
-from sam3_stream.models.sam3.association import AssociationConfig
 from sam3_stream.models.sam3.concept_options import ConceptOptions
 from sam3_stream.models.sam3.detect_interval import DetectInterval
 from sam3_stream.models.sam3.text_encoder import TextFeatures

@@ -19,6 +19,7 @@ from sam3_stream.config.models import (
     ControlConfig,
     CutoutConfig,
     DavisConfig,
+    ExemplarsConfig,
     JobConfig,
     MaskConfig,
     MasksConfig,
@@ -32,7 +33,7 @@ from sam3_stream.config.models import (
 from sam3_stream.core.errors import OutputError, PromptError
 from sam3_stream.core.masks_format import read_masks, run_header
 from sam3_stream.core.object_ids import ObjectIds
-from sam3_stream.core.prompts import BoxPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
+from sam3_stream.core.prompts import BoxPrompt, ExemplarPrompt, MaskPrompt, PointPrompt, Prompt, TextPrompt
 from sam3_stream.core.records import MaskArray, RunHeader, StreamInfo
 from sam3_stream.models.loading import load_model
 from sam3_stream.models.protocols import VideoModel
@@ -270,6 +271,10 @@ def prompt_of(config: PromptConfig) -> Prompt:
         return BoxPrompt(x0=config.x0, y0=config.y0, x1=config.x1, y1=config.y1, **common)
     if isinstance(config, MaskConfig):
         return MaskPrompt(mask=read_mask(config.path), **common)
+    common |= {"score_threshold": config.score_threshold, "max_objects": config.max_objects}
+    if isinstance(config, ExemplarsConfig):
+        positive = (True,) * len(config.boxes) if config.positive is None else config.positive
+        return ExemplarPrompt(boxes_xyxy=config.boxes, positive=positive, text=config.text, **common)
     return TextPrompt(text=config.text, **common)
 
 

@@ -63,6 +63,8 @@ def parse_config(tree: dict[str, Any], where: str, kind: type[Config] = JobConfi
         return kind.model_validate(tree)
     except ValidationError as error:
         problems = "; ".join(_problem(detail, kind) for detail in error.errors())
+    except ConfigError as error:
+        problems = str(error)
     raise ConfigError(redact_credentials(f"{where}: {problems}"))  # not chained: the cause shows the input as it came
 
 
@@ -108,7 +110,7 @@ def _index(node: list[Any], key: str, override: str) -> int:
 def _problem(detail: Any, kind: type[Config]) -> str:
     """One line for one pydantic error: where, what was expected, what came."""
     where = ".".join(str(part) for part in detail["loc"]) or "config"
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         key = str(detail["loc"][-1])
         known = _known_keys(detail["loc"][:-1], kind)
         nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
@@ -141,6 +143,7 @@ def _known_keys(location: tuple[int | str, ...], kind: type[Config]) -> list[str
             node = node["properties"][part]
         elif "discriminator" in node:
             node = {"$ref": node["discriminator"]["mapping"][part]}
+        node = next((each for each in node.get("anyOf", ()) if "$ref" in each), node)  # what need not be there
         if "$ref" in node:
             node = definitions[node["$ref"].rsplit("/", 1)[1]]
     return list(node.get("properties", {}))

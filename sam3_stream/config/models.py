@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from sam3_stream.config.base import Config
 from sam3_stream.config.processes import ProcessesConfig
 from sam3_stream.config.rate import RateConfig
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.urls import redact_credentials
 
 _LATEST_S = 1e9  # some thirty years; time stamps are counted in fractions of it
@@ -53,6 +55,13 @@ class ModelConfig(Config):
     dtype: Literal["auto", "fp16", "bf16", "fp32"] | None = Field(None, description="SAM 3: format of its arithmetic.")
     resolution: int | None = Field(None, ge=1, description="SAM 3: side in pixels of the picture that it sees.")
     max_objects: int | None = Field(None, ge=1, description="SAM 3: objects that a stream has room for; 64 if not set.")
+    detect_interval: int | str | None = Field(
+        None,
+        description="SAM 3: how often it looks for phrases, in frames (4) or time (250ms); each if not set.",
+    )
+    association: AssociationConfig | None = Field(
+        None, description="SAM 3: thresholds of how detections of a phrase become tracks, live and end."
+    )
     warmup: bool | None = Field(None, description="SAM 3: read the weights and run a dummy step at the start.")
     idle_unload_s: float | None = Field(None, gt=0, description="SAM 3: free the weights after so many idle seconds.")
     sha256: str | None = Field(None, description="SAM 3: the weights' expected SHA-256.")
@@ -60,7 +69,15 @@ class ModelConfig(Config):
     @property
     def options(self) -> dict[str, Any]:
         """What was set beside name and device, as `load_model` takes it."""
-        return self.model_dump(exclude={"name", "device"}, exclude_none=True)
+        options = self.model_dump(exclude={"name", "device", "association"}, exclude_none=True)
+        return options if self.association is None else options | {"association": self.association}
+
+    @field_validator("detect_interval")
+    @classmethod
+    def _check_interval(cls, interval: int | str | None) -> int | str | None:
+        if interval is not None and not re.fullmatch(r"0*[1-9]\d*(ms)?", str(interval).strip()):
+            raise ValueError(f"expected a number of frames such as 4, or milliseconds such as 250ms, got {interval!r}")
+        return interval
 
 
 class _PromptConfig(Config):
@@ -96,14 +113,36 @@ class MaskConfig(_PromptConfig):
     path: Path
 
 
-class TextConfig(_PromptConfig):
+class _ConceptConfig(_PromptConfig):
+    score_threshold: float | None = Field(
+        None, ge=0, le=1, description="Confidence that a detection needs; the model's own if not set."
+    )
+    max_objects: int | None = Field(
+        None, ge=1, description="At most so many objects at a time; as many as there is room for if not set."
+    )
+
+
+class TextConfig(_ConceptConfig):
     """A phrase: every object that it names."""
 
     type: Literal["text"] = "text"
     text: str = Field(min_length=1)
 
 
-PromptConfig = Annotated[ClickConfig | BoxConfig | MaskConfig | TextConfig, Field(discriminator="type")]
+class ExemplarsConfig(_ConceptConfig):
+    """Every object like those in the boxes, and unlike those in the negative ones."""
+
+    type: Literal["exemplars"] = "exemplars"
+    boxes: tuple[tuple[float, float, float, float], ...] = Field(
+        min_length=1, description="Boxes x0, y0, x1, y1 in pixels of the displayed picture."
+    )
+    positive: tuple[bool, ...] | None = Field(None, description="For each box whether it shows what is meant; all do.")
+    text: str = Field("", description="A phrase that goes with the boxes.")
+
+
+PromptConfig = Annotated[
+    ClickConfig | BoxConfig | MaskConfig | TextConfig | ExemplarsConfig, Field(discriminator="type")
+]
 
 
 class OverlayConfig(Config):

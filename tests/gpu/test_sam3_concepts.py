@@ -11,9 +11,9 @@ pytest.importorskip("transformers", reason="needs sam3-stream[sam3]")
 
 import torch
 
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.prompts import ConceptPrompt
 from sam3_stream.models.sam3 import TrackerOptions, load_sam3
-from sam3_stream.models.sam3.association import AssociationConfig
 from sam3_stream.models.sam3.concept_options import ConceptOptions
 from tests.support.sam3_concepts import moving_frame, phrases, save_concept_model
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.errors import ConfigError
-from sam3_stream.models.sam3.association import AssociationConfig
 from sam3_stream.models.sam3.detect_interval import DetectInterval
 from sam3_stream.models.sam3.prompt_bank import default_bank_folder
 

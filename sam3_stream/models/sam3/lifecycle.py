@@ -12,13 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sam3_stream.models.sam3.association import (
-    AssociationConfig,
-    BoolArray,
-    FloatArray,
-    Matches,
-    more_recently_occluded,
-)
+from sam3_stream.core.association_config import AssociationConfig
+from sam3_stream.models.sam3.association import BoolArray, FloatArray, Matches, more_recently_occluded
 
 IntArray = npt.NDArray[np.int64]
 _NEVER = -1

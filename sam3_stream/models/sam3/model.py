@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.clock import Clock, SystemClock
 from sam3_stream.core.errors import ConfigError, RunError
 from sam3_stream.core.pictures import ArrayPicture
@@ -19,6 +20,7 @@ from sam3_stream.core.prompts import ExemplarPrompt, ObjectPrompt, Prompt, TextP
 from sam3_stream.core.records import EncodedFrame, Frame
 from sam3_stream.models.sam3.concept_options import ConceptOptions
 from sam3_stream.models.sam3.config import TrackerOptions, check_resolution
+from sam3_stream.models.sam3.detect_interval import DetectInterval
 from sam3_stream.models.sam3.detector import Detector
 from sam3_stream.models.sam3.engine import Engine
 from sam3_stream.models.sam3.holder import EngineHolder
@@ -47,6 +49,8 @@ def load_sam3(
     options: TrackerOptions | None = None,
     concepts: ConceptOptions | None = None,
     max_objects: int | None = None,
+    detect_interval: int | str | None = None,
+    association: AssociationConfig | None = None,
     clock: Clock | None = None,
 ) -> Sam3Model:
     """Open a SAM 3 checkpoint. Files are found and checked now; weights are read at the first frame, or now to warm up.
@@ -64,15 +68,22 @@ def load_sam3(
         options: Options of its sessions.
         concepts: Options of phrases and exemplars.
         max_objects: Shorthand for the option of that name.
+        detect_interval: Shorthand for the option of phrases of that name: ``4`` for frames, ``"250ms"`` for time.
+        association: Shorthand for the option of phrases of that name.
         clock: Time, for `idle_unload_s`.
 
     Raises:
         ModelError: The weights cannot be loaded; the message says what to do.
-        ConfigError: A resolution that does not fit the model.
+        ConfigError: A resolution that does not fit the model, or a detection interval that is none.
     """
     options = options or TrackerOptions()
     if max_objects is not None:
         options = replace(options, max_objects=max_objects)
+    concepts = concepts or ConceptOptions()
+    if detect_interval is not None:
+        concepts = replace(concepts, detect_interval=DetectInterval.parse(detect_interval))
+    if association is not None:
+        concepts = replace(concepts, association=association)
     checkpoint = Checkpoint(locate(weights), sha256)
     model = Sam3Model(
         checkpoint,
@@ -82,7 +93,7 @@ def load_sam3(
         idle_unload_s=idle_unload_s,
         compile_trunk=compile_trunk,
         options=options,
-        concepts=concepts or ConceptOptions(),
+        concepts=concepts,
         clock=clock or SystemClock(),
     )
     if warmup:

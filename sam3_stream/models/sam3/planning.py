@@ -14,7 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sam3_stream.models.sam3.association import AssociationConfig, BoolArray, FloatArray, match
+from sam3_stream.core.association_config import AssociationConfig
+from sam3_stream.models.sam3.association import BoolArray, FloatArray, match
 from sam3_stream.models.sam3.lifecycle import IntArray, Lifecycle
 from sam3_stream.models.sam3.mask_nms import mask_iou
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.errors import ConfigError
-from sam3_stream.models.sam3.association import AssociationConfig, match, more_recently_occluded
+from sam3_stream.models.sam3.association import match, more_recently_occluded
 from sam3_stream.models.sam3.mask_nms import mask_iou
 
 Reference = pytest.importorskip("transformers.models.sam3_video.modeling_sam3_video").Sam3VideoModel

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from sam3_stream.models.sam3.association import AssociationConfig
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.models.sam3.planning import Detections, Overlaps, Planner, Tracks
 
 HEIGHT, WIDTH = 40, 120

@@ -72,6 +72,7 @@ def test_state_work_and_memory_stay_the_same(checkpoint: SaveCheckpoint, frames:
     session = model.open_session(lambda: 1)
     seen = run_stream(model, session, frames)
 
+    print(f"{frames} frames: {slope(seen.rss_bytes, frames // 2):.0f} bytes a frame over the second half")
     assert len(set(seen.state_bytes)) == 1
     period = LIFE
     early, late = seen.tokens[2 * period : 4 * period], seen.tokens[-2 * period :]

@@ -11,11 +11,11 @@ pytest.importorskip("transformers")
 
 import itertools
 
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.clock import SimulatedClock
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.prompts import ConceptPrompt, ExemplarPrompt, TextPrompt
 from sam3_stream.models.sam3 import TrackerOptions, load_sam3
-from sam3_stream.models.sam3.association import AssociationConfig
 from sam3_stream.models.sam3.concept_memory import ConceptMemory
 from sam3_stream.models.sam3.concept_options import ConceptOptions
 from sam3_stream.models.sam3.detect_interval import DetectInterval

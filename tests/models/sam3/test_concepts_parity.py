@@ -18,8 +18,8 @@ pytest.importorskip("transformers")
 
 from transformers.models.sam3_video import modeling_sam3_video as reference_module
 
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.models.sam3 import TrackerOptions, load_sam3
-from sam3_stream.models.sam3.association import AssociationConfig
 from sam3_stream.models.sam3.concept_options import ConceptOptions
 from tests.models.sam3.test_mask_nms import greedy_loop
 from tests.support.sam3_checkpoints import moving_picture, to_pixels

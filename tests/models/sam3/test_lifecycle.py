@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sam3_stream.models.sam3.association import AssociationConfig, Matches
+from sam3_stream.core.association_config import AssociationConfig
+from sam3_stream.models.sam3.association import Matches
 from sam3_stream.models.sam3.lifecycle import Lifecycle
 
 CONFIG = AssociationConfig()
