@@ -53,7 +53,7 @@ class StillModel:
         """Pass the frames on."""
         return [EncodedFrame(frame, None, (frame.width, frame.height)) for frame in frames]
 
-    def open_session(self, new_object_id: Callable[[], int]) -> StillModel:
+    def open_session(self, new_object_id: Callable[[], int], max_objects: int | None = None) -> StillModel:
         """Be the session, too."""
         self._id = new_object_id()
         return self

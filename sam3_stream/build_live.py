@@ -89,6 +89,7 @@ class LiveStream:
             rate=self.rate,
             state=state,
             recent_frames=recent_frames,
+            max_objects=config.max_objects,
         )
         self._meter = MeterSink()
         self._sinks = [*(_sink_of(each) for each in config.sinks), *extra_sinks]

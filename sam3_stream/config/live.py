@@ -98,6 +98,9 @@ class NamedStreamConfig(RateConfig):
     max_gap_s: float = Field(
         30.0, gt=0, description="Objects keep their ids through an outage that is no longer, in seconds."
     )
+    max_objects: int | None = Field(
+        None, ge=1, description="Room for so many objects; more are refused, phrases find no more."
+    )
 
 
 class StreamConfig(NamedStreamConfig):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sam3_stream.core.errors import PromptError
+from sam3_stream.core.errors import CapacityError, PromptError
 from sam3_stream.core.prompts import ConceptPrompt, ObjectPrompt, Prompt, SessionPrompt, TextPrompt
 from sam3_stream.core.records import EncodedFrame, Frame, MaskArray, TrackedFrame, TrackedObject
 from sam3_stream.models.protocols import FeatureArrays, Resolution, SessionState, TrackingSession
@@ -48,8 +48,9 @@ class FakeModel:
         if arrays:
             raise ValueError("the fake model has no features")
 
-    def open_session(self, new_object_id: Callable[[], int]) -> TrackingSession:  # noqa: ARG002 - finds nothing
-        return FakeSession()
+    def open_session(self, new_object_id: Callable[[], int], max_objects: int | None = None) -> TrackingSession:
+        del new_object_id  # it finds nothing
+        return FakeSession(max_objects)
 
     def close(self) -> None:
         """Nothing to free."""
@@ -58,7 +59,8 @@ class FakeModel:
 class FakeSession:
     """The `TrackingSession` of `FakeModel`."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_objects: int | None = None) -> None:
+        self._max_objects = max_objects
         self._objects: dict[int, _FakeObject] = {}
 
     def step(self, encoded: EncodedFrame, prompts: Sequence[SessionPrompt] = ()) -> TrackedFrame:
@@ -68,6 +70,8 @@ class FakeSession:
         for prompt in prompts:
             if isinstance(prompt, ConceptPrompt):
                 raise PromptError("the fake model knows no phrases")
+            if prompt.object_id not in self._objects and len(self._objects) == self._max_objects:
+                raise CapacityError(f"there is room for {self._max_objects} objects; remove one first")
             self._objects[prompt.object_id] = _FakeObject(prompt.prompt_id, prompt.label, _mask_of(prompt, shape))
         objects = tuple(
             TrackedObject(object_id, tracked.prompt_id, tracked.label, 1.0, np.roll(tracked.mask, tracked.age, axis=1))

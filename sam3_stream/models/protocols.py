@@ -102,11 +102,12 @@ class VideoModel(Protocol):
             resolution: One of `resolutions`; the model's own choice when None.
         """
 
-    def open_session(self, new_object_id: Callable[[], int]) -> TrackingSession:
+    def open_session(self, new_object_id: Callable[[], int], max_objects: int | None = None) -> TrackingSession:
         """Open the memory for one stream.
 
         Args:
             new_object_id: Gives the next public id, for objects that the session finds by itself (phrases).
+            max_objects: Room for so many objects; the model's own limit when None, or when that is lower.
         """
 
     def close(self) -> None:

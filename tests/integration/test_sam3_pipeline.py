@@ -111,7 +111,7 @@ def test_a_click_refines_what_a_phrase_has_found(job):
     refined = next(each for each in changed[effect.sequence].objects if each.object_id == object_id)
     as_it_was = next(each for each in seen[effect.sequence].objects if each.object_id == object_id)
     assert (refined.mask != as_it_was.mask).any()
-    known = set(ids(seen[effect.sequence], "p1"))
+    known = set(ids(seen[CHANGE], "p1"))
     for mine in changed[effect.sequence :]:
         assert object_id in ids(mine, "p1"), "it stays the phrase's, under its id"
     assert known <= set(ids(changed[effect.sequence], "p1")), "and so do all others"

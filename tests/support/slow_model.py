@@ -21,7 +21,7 @@ class SlowModel(FakeModel):
         time.sleep(self.encode_s)
         return super().encode(frames, resolution)
 
-    def open_session(self, new_object_id: Callable[[], int]) -> SlowSession:
+    def open_session(self, new_object_id: Callable[[], int], max_objects: int | None = None) -> SlowSession:
         return SlowSession(self.step_s)
 
 

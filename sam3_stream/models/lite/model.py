@@ -80,9 +80,10 @@ class LiteModel:
             raise ValueError(f"pictures of shape {grid_rgb.shape} and {fine_rgb.shape} do not go with the levels")
         return LiteFeatures(levels, grid_rgb, fine_rgb)
 
-    def open_session(self, new_object_id: Callable[[], int]) -> LiteSession:
-        """Open the memory for one stream."""
-        return LiteSession(self._backbone, self._colour, new_object_id, self._capacity)
+    def open_session(self, new_object_id: Callable[[], int], max_objects: int | None = None) -> LiteSession:
+        """See `VideoModel.open_session`."""
+        capacity = min(self._capacity, max_objects or self._capacity)
+        return LiteSession(self._backbone, self._colour, new_object_id, capacity)
 
     def close(self) -> None:
         """Nothing to free but memory."""

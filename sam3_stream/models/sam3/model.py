@@ -258,12 +258,12 @@ class Sam3Model:
         self._largest = lower
         self._resolution = min(self._resolution, lower)
 
-    def open_session(self, new_object_id: Callable[[], int]) -> Sam3Session:
+    def open_session(self, new_object_id: Callable[[], int], max_objects: int | None = None) -> Sam3Session:
         """See `VideoModel.open_session`. All memory of the session is set aside here."""
         config = self.checkpoint.config.tracker_config
         grid = self._resolution // self._patch_size
         bank = MemoryBank(
-            self.options.max_objects,
+            min(self.options.max_objects, max_objects or self.options.max_objects),
             grid=grid,
             mask_grid=4 * grid,
             memory_channels=config.memory_encoder_output_channels,

@@ -52,7 +52,7 @@ class Sam3Session:
         self._model = model
         self._options = model.options
         self._bank = bank
-        self._objects = ObjectTable(model.options.max_objects)
+        self._objects = ObjectTable(bank.capacity)
         self._batches = BatchLimit("objects")
         self._postprocessor = MaskPostprocessor(model.options)
         self._current = CurrentFrame()

@@ -40,6 +40,7 @@ class LiveTracker:
         rate: Holds a frame rate; it then encodes, instead of `encode`. Without it the stream is tracked as it comes.
         state: Where the objects and what was said of them are kept, so that they outlive the process.
         recent_frames: How many frames are kept for prompts on a frame that the user has seen; 0 for none.
+        max_objects: Room for so many objects; the model's own limit when None.
         clock: For the times that stages take; the machine's own when None.
 
     Attributes:
@@ -59,6 +60,7 @@ class LiveTracker:
         rate: RateGate | None = None,
         state: LiveState | None = None,
         recent_frames: int = 0,
+        max_objects: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         for prompt in prompts:
@@ -71,6 +73,7 @@ class LiveTracker:
         self._schedule = PromptSchedule(prompts, self._ids)
         self._state = state
         self._recent_frames = recent_frames
+        self._max_objects = max_objects
         self._size: tuple[int, int] | None = None
         self._last_time_s = 0.0
         self._sessions = 0
@@ -166,6 +169,7 @@ class LiveTracker:
             checkpoints=self._state,
             resume=resume,
             recent=RecentFrames(self._recent_frames) if self._recent_frames else None,
+            max_objects=self._max_objects,
         )
 
     def _run_session(self, frames: Iterable[Frame], outbox: Channel[TrackedFrame]) -> None:

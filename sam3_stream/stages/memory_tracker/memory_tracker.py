@@ -53,6 +53,7 @@ class MemoryTracker:
         journal: Where requests are noted that came while the stream ran, and read again after a restart.
         schedule: The prompts, instead of `prompts`, where they outlive this tracker.
         recent: Keeps the last frames, for prompts on a frame that the user has seen.
+        max_objects: Room for so many objects; the model's own limit when None.
     """
 
     name = "memory_tracker"
@@ -69,6 +70,7 @@ class MemoryTracker:
         journal: RequestJournal | None = None,
         schedule: PromptSchedule | None = None,
         recent: RecentFrames | None = None,
+        max_objects: int | None = None,
     ) -> None:
         for prompt in prompts:
             model.check_prompt(prompt)
@@ -76,6 +78,7 @@ class MemoryTracker:
         self._ids = ids or ObjectIds()
         self._schedule = schedule or PromptSchedule(prompts, self._ids)
         self._recent = recent
+        self._max_objects = max_objects
         self._checkpoints = checkpoints
         self._resume = resume
         self._earlier = earlier
@@ -155,7 +158,7 @@ class MemoryTracker:
         Raises:
             PromptNotReachedError: The stream ended before the time of a prompt.
         """
-        session = self._session = self._model.open_session(self._ids.new)
+        session = self._session = self._model.open_session(self._ids.new, self._max_objects)
         try:
             if self._resume is not None:
                 self._go_on(self._resume, session, inbox, outbox)

@@ -200,6 +200,18 @@ def test_each_phrase_has_its_own_limit_and_threshold(folder):
     assert len(eager.of("red cat")) > len(free.of("red cat")), "a lower threshold finds more"
 
 
+def test_a_session_may_have_less_room_than_the_model(folder):
+    def most(max_objects):
+        live = Live(folder)
+        live.session = live.model.open_session(live.new_id, max_objects)
+        live.step(*phrases("dog", "red cat"))
+        live.run(5)
+        return max(len(frame) for frame in live.frames)
+
+    assert most(None) > 2, "else this shows nothing"
+    assert most(2) == 2
+
+
 def test_when_the_session_is_full_clicks_and_objects_stay_and_the_rest_is_left_out(folder):
     live = Live(folder, max_objects=3)
     live.step(clicks(live.new_id(), (20, 20)), *phrases("dog", "red cat", "x"))

@@ -73,7 +73,8 @@ def test_a_truncated_file_loses_no_frame_to_the_number_of_threads(tmp_path: Path
     frames, error = read(path)
     assert [read_number(frame.picture.to_ndarray()) for frame in frames] == list(range(28))
     assert error is not None
-    assert "19 packets missing, 1 packet incomplete; 28 frames delivered of about 48" in error
+    assert "19 packets missing, 1 packet incomplete" in error
+    assert "28 frames delivered of about 48" in error
 
 
 @pytest.mark.parametrize("kind", ["mp4", "mp4 with audio", "fragmented mp4", "mkv", "mpeg4 avi", "ts", "flv"])

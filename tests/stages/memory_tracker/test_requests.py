@@ -66,8 +66,8 @@ def test_what_is_taken_back_or_corrected_must_be_there():
 class PickyModel(FakeModel):
     """Has no room for a second object, and says so as SAM 3 and lite do: on the step."""
 
-    def open_session(self, new_object_id):
-        session = super().open_session(new_object_id)
+    def open_session(self, new_object_id, max_objects=None):
+        session = super().open_session(new_object_id, max_objects)
         step = session.step
 
         def picky(encoded, prompts=()):
@@ -167,3 +167,15 @@ def test_phrases_say_how_many_and_how_sure():
         TextPrompt(text="dog", score_threshold=2)
     with pytest.raises(PromptError, match="1 or more"):
         TextPrompt(text="dog", max_objects=0)
+
+
+@pytest.mark.parametrize("model", [FakeModel(), load_lite()], ids=["fake", "lite"])
+def test_a_stream_may_have_less_room_than_the_model(model, tmp_path):
+    video = list(VideoDecoder(write_clip(tmp_path / "clip.mp4", frames=6)))
+    tracker, asked = MemoryTracker(model, [CLICK], max_objects=2), []
+    script = {2: lambda: asked.append(tracker.add(CLICK)), 4: lambda: asked.append(tracker.add(CLICK))}
+    tracked = run(tracker, (model.encode([frame])[0] for frame in video), script)
+    assert ids(tracked)[-1] == [1, 2]
+    assert asked[0].result(0).object_id == 2
+    with pytest.raises(CapacityError, match="room for 2"):
+        asked[1].result(0)
