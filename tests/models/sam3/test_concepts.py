@@ -208,8 +208,8 @@ def test_a_session_may_have_less_room_than_the_model(folder):
         live.run(5)
         return max(len(frame) for frame in live.frames)
 
-    assert most(None) > 2, "else this shows nothing"
-    assert most(2) == 2
+    assert most(None) > 1, "else this shows nothing"
+    assert most(1) == 1
 
 
 def test_when_the_session_is_full_clicks_and_objects_stay_and_the_rest_is_left_out(folder):
