@@ -183,10 +183,8 @@ class LiveService:
     """
 
     def __init__(self, config: LiveJobConfig | PreviewConfig, model: VideoModel | None = None) -> None:
-        self.model = model or load_model(config.model.name, device=config.model.device, **config.model.options)
-        self._batcher: FairBatcher[EncodeRequest, tuple[EncodedFrame, float]] = FairBatcher(
-            partial(_encode_batch, self.model), config.max_batch
-        )
+        self._max_batch = config.max_batch
+        self._use(model or load_model(config.model.name, device=config.model.device, **config.model.options))
         self._shared = SharedLoad()
         self._service: StreamService[LiveStream] = StreamService()
         with contextlib.ExitStack() as on_error:
@@ -260,6 +258,13 @@ class LiveService:
     def _build(self, config: StreamConfig | PreviewStreamConfig) -> LiveStream:
         return LiveStream(
             config, self.model, lambda frame: self._encode(frame)[0], encode_at=self._encode, shared=self._shared
+        )
+
+    def _use(self, model: VideoModel) -> None:
+        """Encode with a model from now on; for streams that are built from now on."""
+        self.model = model
+        self._batcher: FairBatcher[EncodeRequest, tuple[EncodedFrame, float]] = FairBatcher(
+            partial(_encode_batch, model), self._max_batch
         )
 
     def _encode(self, frame: Frame, resolution: Resolution | None = None) -> tuple[EncodedFrame, float]:

@@ -9,10 +9,11 @@ import logging
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from sam3_stream.build_live import LiveService, LiveStream
 from sam3_stream.config.live import StreamConfig
@@ -23,6 +24,7 @@ from sam3_stream.core.pictures import ArrayPicture
 from sam3_stream.core.prompts import Prompt, PromptEffect
 from sam3_stream.core.records import EncodedFrame, Frame, ImageArray, TrackedFrame, TrackedObject
 from sam3_stream.core.stream_status import StreamReport
+from sam3_stream.models.loading import load_model
 from sam3_stream.models.protocols import VideoModel
 from sam3_stream.stages.decoder.pushed import PushedDecoder
 from sam3_stream.stages.memory_tracker.live_state import LiveState
@@ -147,7 +149,44 @@ class PreviewService(LiveService):
         self._changing = threading.RLock()
         self._preview: dict[str, PreviewStream] = {}
         self._encoded: OrderedDict[str, EncodedFrame] = OrderedDict()
+        self.model_config = config.model
+        self._models = {each.name: each for each in (*config.other_models, config.model)}
         super().__init__(config, model)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that may be chosen."""
+        return tuple(self._models)
+
+    def choose_model(self, name: str, options: Mapping[str, Any]) -> None:
+        """Track with another model, or with other options of it, until the service ends.
+
+        All streams are restarted. With another model, or another resolution, their objects begin anew.
+
+        Args:
+            name: One of `model_names`.
+            options: Replace those of the model's config.
+
+        Raises:
+            NotFoundError: The model is none of `model_names`.
+            UsageError: It does not take these options, or cannot be had; the streams go on as they were.
+        """
+        if name not in self._models:
+            raise NotFoundError(f"there is no model {name!r} to choose here; there are: {', '.join(self._models)}")
+        with self._changing:
+            chosen = self._models[name].model_copy(update=dict(options))
+            model = load_model(chosen.name, device=chosen.device, **chosen.options)
+            for stream in self.streams:
+                self._end(stream.name)
+            before, batcher = self.model, self._batcher
+            self._use(model)
+            self._models[name] = self.model_config = chosen
+            self._encoded.clear()
+            for stream in self.streams:
+                with contextlib.suppress(Sam3StreamError):  # it says itself why it cannot go on
+                    self.add(stream.config)
+            batcher.close()
+            before.close()
 
     @property
     def streams(self) -> tuple[PreviewStream, ...]:

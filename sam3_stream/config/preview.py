@@ -82,6 +82,7 @@ class PreviewConfig(Config):
     preview: ServerConfig = ServerConfig()
     streams: tuple[PreviewStreamConfig, ...] = ()
     model: ModelConfig = ModelConfig()
+    other_models: tuple[ModelConfig, ...] = Field((), description="What may be chosen over the API instead of `model`.")
     max_batch: int = Field(8, ge=1, description="How many frames, of different streams, are encoded at once at most.")
     sources: AllowedSourcesConfig = AllowedSourcesConfig()
     state_folder: Path | None = Field(

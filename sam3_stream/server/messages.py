@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sam3_stream.build_live import source_name
 from sam3_stream.build_preview import PreviewStream
 from sam3_stream.config.preview import LoopedFileConfig, PreviewSourceConfig, WhipSourceConfig
+from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.masks_format import describe_prompt
 from sam3_stream.core.prompt_description import prompt_from_description
@@ -93,6 +94,26 @@ class Settings(Message):
     """What may be changed of a running stream."""
 
     target_fps: Annotated[float, Field(gt=0, le=1000)] | None
+
+
+class ModelView(BaseModel):
+    """The model that all streams share.
+
+    `choices` are the names that may be put in its place.
+    """
+
+    name: str
+    choices: list[str]
+    detect_interval: int | str | None
+    association: AssociationConfig | None
+
+
+class ModelChoice(Message):
+    """What is to track. `detect_interval` and `association` are SAM 3's; null leaves them to the config."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    detect_interval: Annotated[str, Field(pattern=r"^0*[1-9][0-9]{0,8}(ms)?$")] | None = None
+    association: AssociationConfig | None = None
 
 
 class ObjectView(BaseModel):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, HTTPException, Path
 
 from sam3_stream.config.preview import PreviewStreamConfig
-from sam3_stream.server.messages import NewStream, Settings, StreamView
+from sam3_stream.server.messages import ModelChoice, ModelView, NewStream, Settings, StreamView
 from sam3_stream.server.sources import check_source
 
 if TYPE_CHECKING:
@@ -70,8 +70,22 @@ def router(preview: Preview) -> APIRouter:
         return Settings(target_fps=stream.config.target_fps)
 
     @routes.get("/model", tags=["model"])
-    async def get_model() -> dict[str, str]:
-        """The model that all streams share."""
-        return {"name": service.model.name}
+    async def get_model() -> ModelView:
+        """The model that all streams share, and which others there are."""
+        config = service.model_config
+        return ModelView(
+            name=config.name,
+            choices=list(service.model_names),
+            detect_interval=config.detect_interval,
+            association=config.association,
+        )
+
+    @routes.patch("/model", tags=["model"])
+    async def choose_model(choice: ModelChoice) -> ModelView:
+        """Track with another model, or other thresholds. With another model all objects begin anew."""
+        options = {"detect_interval": choice.detect_interval, "association": choice.association}
+        given = {key: value for key, value in options.items() if value is not None}
+        await asyncio.to_thread(service.choose_model, choice.name, given)
+        return await get_model()
 
     return routes

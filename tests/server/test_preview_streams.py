@@ -19,6 +19,7 @@ from PIL import Image
 
 from sam3_stream.config.preview import PreviewConfig
 from tests.server.test_preview import CLICK, Served, config
+from tests.support.clips import write_clip
 
 __all__ = ["config"]  # a fixture
 STREAMS = "/api/v1/streams"
@@ -189,3 +190,30 @@ def test_a_camera_that_never_came_is_no_failure(config, caplog):
     served = Served(changed(config, streams=[{"name": "camera", "source": {"type": "whip"}}]))
     served.close()
     assert caplog.messages == []
+
+
+def test_another_model_can_be_chosen_of_those_that_the_config_names(tmp_path):
+    clip = write_clip(tmp_path / "clip.mp4", frames=20)
+    tree = {
+        "streams": [{"name": "clip", "source": {"type": "file", "path": str(clip)}}],
+        "model": {"name": "fake"},
+        "other_models": [{"name": "lite"}, {"name": str(tmp_path)}],
+    }
+    served = Served(PreviewConfig.model_validate(tree))
+    phrase = {"type": "text", "text": "dog"}
+    with httpx.Client(base_url=f"{served.url}/api/v1", timeout=30) as client:
+        assert client.get("/model").json()["choices"] == ["lite", str(tmp_path), "fake"]
+        assert client.post("/streams/clip/prompts", json=phrase).status_code == 422, "the fake model knows no phrases"
+        for refused, status in [
+            ({"name": "sam3"}, 404),
+            ({"name": str(tmp_path)}, 422),
+            ({"name": "lite", "detect_interval": "4"}, 422),
+            ({"name": "lite", "detect_interval": "soon"}, 422),
+            ({"name": "fake", "association": {"new_score": 7}}, 422),
+        ]:
+            answer = client.patch("/model", json=refused)
+            assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert client.get("/model").json()["name"] == "fake"
+        assert client.patch("/model", json={"name": "lite"}).json()["name"] == "lite"
+        assert client.post("/streams/clip/prompts", json=phrase).status_code == 201
+    served.close()
