@@ -151,6 +151,36 @@ def test_hls_ends_where_its_playlist_ends_when_every_frame_is_wanted(tmp_path: P
     assert decoder.status.state == "ended"
 
 
+def test_a_camera_that_has_been_turned_when_it_comes_back(tmp_path: Path):
+    options = {"movflags": "faststart"}
+    upright = write_clip(tmp_path / "a.mp4", frames=20, size=SIZE, container_options=options)
+    turned = write_clip(tmp_path / "b.mp4", frames=20, size=SIZE, rotation=90, container_options=options)
+    answers = iter([upright, turned])
+
+    class Turning(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = next(answers, turned).read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http_server(Turning) as address:
+        decoder = decoder_of(f"{address}/cam.mp4")
+        seen = []
+        for frame in decoder:
+            seen.append((frame.rotation, frame.discontinuity, frame.picture.to_ndarray().shape[:2]))
+            if len(seen) > 1 and seen[-1][0] != seen[0][0]:
+                break
+        decoder.close()
+    assert seen[0][0] == 0
+    assert seen[0][2] == seen[-1][2] == (120, 160), "as displayed, so it is the camera that turned, not the scene"
+    assert (seen[-1][0], seen[-1][1]) != (0, False)
+
+
 def test_mpeg_ts_over_tcp_with_every_frame_drops_nothing(tmp_path: Path):
     content = write_clip(tmp_path / "clip.ts", frames=50, size=SIZE, gop=10).read_bytes()
     frames, status = frames_over_tcp(content)
