@@ -152,12 +152,13 @@ def main() -> None:
 def watching(url: str) -> Iterator[None]:
     """Be the first client: the server prepares a mount for one, and stumbles over many at once."""
     stop = threading.Event()
-    with av.open(url, options={"rtsp_transport": "tcp"}) as container:
+    with av.open(url, options={"rtsp_transport": "tcp"}, timeout=(10.0, 2.0)) as container:
 
         def read() -> None:
-            for _ in container.demux():
-                if stop.is_set():
-                    return
+            with contextlib.suppress(av.FFmpegError):  # the clip is over, and the server says nothing more
+                for _ in container.demux():
+                    if stop.is_set():
+                        return
 
         reader = threading.Thread(target=read)
         reader.start()
