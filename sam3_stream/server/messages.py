@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sam3_stream.build_live import source_name
-from sam3_stream.build_preview import PreviewStream
 from sam3_stream.config.preview import LoopedFileConfig, PreviewSourceConfig, WhipSourceConfig
 from sam3_stream.core.association_config import AssociationConfig
 from sam3_stream.core.errors import PromptError
 from sam3_stream.core.masks_format import describe_prompt
 from sam3_stream.core.prompt_description import prompt_from_description
 from sam3_stream.core.prompts import MaskPrompt, Prompt
+from sam3_stream.preview_stream import PreviewStream
 from sam3_stream.stages.memory_tracker.prompt_schedule import GivenPrompts
 
 Pixels = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]

@@ -49,7 +49,8 @@ class LiteObject:
 
     def correct(self, view: FrameView, probability: FloatArray) -> None:
         """Take over a mask that the user said or approved."""
-        self.memory.correct(view.rows, probability, CORRECTION_RATE, self.probability)
+        before = self.probability if self.present else None
+        self.memory.correct(view.rows, probability, CORRECTION_RATE, before)
         self.classifier = self.memory.solve()
         self.appearance = Appearance.of(view.levels, probability)
         self.probability, self.present, self.score = probability, True, 1.0

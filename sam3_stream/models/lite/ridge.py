@@ -60,16 +60,17 @@ class RidgeMemory:
         self.gram += np.float32(rate) * (gram - self.gram)
         self.moment += np.float32(rate) * (moment - self.moment)
 
-    def correct(self, rows: FloatArray, probability: FloatArray, rate: float, before: FloatArray) -> None:
+    def correct(self, rows: FloatArray, probability: FloatArray, rate: float, before: FloatArray | None) -> None:
         """Blend a frame in that the user had a say in; what that changed counts most.
 
         Args:
             rows: As for `learn`.
             probability: As for `learn`, with the correction.
             rate: As for `learn`.
-            before: The probability without the correction.
+            before: The probability without the correction; None when the object was not in the picture.
         """
-        gram, moment = _moments(rows, probability, changed=(probability > 0.5) != (before > 0.5))
+        changed = None if before is None else (probability > 0.5) != (before > 0.5)
+        gram, moment = _moments(rows, probability, changed)
         self.gram += np.float32(rate) * (gram - self.gram)
         self.moment += np.float32(rate) * (moment - self.moment)
         self.said_gram += np.float32(rate) * (gram - self.said_gram)
