@@ -9,8 +9,9 @@ import torch
 
 from sam3_stream.core.prompts import ObjectPrompt
 from sam3_stream.core.records import EncodedFrame
+from sam3_stream.models.sam3.concept_frame import ConceptFrame
 from sam3_stream.models.sam3.concept_memory import ConceptMemory, select
-from sam3_stream.models.sam3.concepts import ConceptFrame, Concepts
+from sam3_stream.models.sam3.concepts import Concepts
 from sam3_stream.models.sam3.engine import Engine
 from sam3_stream.models.sam3.image_encoder import Sam3Features
 from sam3_stream.models.sam3.objects import ObjectTable
