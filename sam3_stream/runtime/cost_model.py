@@ -117,6 +117,15 @@ class CostModel:
             self._update(work, residual)
         return 1.0
 
+    @property
+    def updated_s(self) -> float:
+        """When it learnt last; long ago when it never did."""
+        return -math.inf if self._updated_s is None else self._updated_s
+
+    def scale(self, factor: float) -> None:
+        """Take over a step of the load that another kind of step has given away."""
+        self._state[_LOAD] += math.log(factor)
+
     def expect_step(self) -> None:
         """Trust what is known of the load no more: the next steps decide."""
         self._covariance[_LOAD, _LOAD] += _STEP_STD**2

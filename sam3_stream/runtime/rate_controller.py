@@ -104,7 +104,9 @@ class RateController:
         limit_s = self.settings.max_latency_s
         if self._impossible and waiting > self.setting.of + 1:
             return "drop"  # more wait than the model needs to stay busy: they would only grow old
-        track_s, carry_s = self._costs.careful_track_s(self.setting, detect), self._costs.careful_carry_s()
+        moves = self._pattern.skipped > 0
+        track_s = self._costs.careful_track_s(self.setting, detect, moves=moves)
+        carry_s = self._costs.careful_carry_s()
         may_carry = self._pattern.skipped < self.settings.max_skip
         behind = may_carry and age_s > _BEHIND * limit_s
         if self._pattern.due and not behind and age_s + track_s <= limit_s:
@@ -120,7 +122,9 @@ class RateController:
         """Whether the latest frame was so slow that, if that lasts, none will be in time at this rung."""
         if self._costs.surprise < _NOTABLE_STEP or self._rung == len(self.ladder) - 1:
             return False
-        return self._costs.careful_track_s(self.setting, self._until_detection <= 0) > self.settings.max_latency_s
+        moves = self._pattern.skipped > 0
+        track_s = self._costs.careful_track_s(self.setting, self._until_detection <= 0, moves=moves)
+        return track_s > self.settings.max_latency_s
 
     def _notice_step(self, step: float) -> None:
         """A step of the load makes earlier changes and mistakes irrelevant."""

@@ -21,6 +21,7 @@ class Observation:
         started_s: When the first stage began with it.
         finished_s: When it left the last stage.
         service_s: Seconds of work by stage, in flow order. What one thread does is one stage.
+        moved_s: Seconds that the first stage worked besides, to carry masks to a tracked frame behind skipped ones.
         state: `tracked`, or how its masks were carried.
         resolution: (width, height) that the model saw; None unless tracked.
         detected: Whether the model looked for new objects; None while there is nothing to look for (no phrase).
@@ -34,6 +35,7 @@ class Observation:
     finished_s: float
     service_s: Mapping[str, float]
     state: FrameState
+    moved_s: float = 0.0
     resolution: Resolution | None = None
     detected: bool | None = None
     objects: int = 0

@@ -13,6 +13,8 @@ from sam3_stream.runtime.rate_settings import Resolution, Setting
 _FIRST_OBSERVATIONS = 3
 _WAIT_FRAMES_UP, _WAIT_FRAMES_DOWN = 6.0, 24.0
 _MAX_WAIT_S = 1.0
+_UNSEEN_CARRY_S = 0.005  # what `benchmarks/propagation.py` says of one object, until it has been seen here
+_STALE_S = 0.5  # costs that were learnt longer ago know nothing of a step of the load
 _CAREFUL, _SURPRISE = 1.5, 3.0  # standard deviations
 
 
@@ -46,6 +48,9 @@ class Forecast:
 class StageCosts:
     """Cost models of all stages, for frames that the model runs on and for those that carry masks.
 
+    A tracked frame that follows skipped ones gets the masks carried to it, too, before the model runs: so each group of
+    a skip pattern costs one carry more than it skips frames.
+
     Stages work side by side, so the busiest one counts. A frame may also wait although its first stage has nothing of
     this stream to do, because of another stream's turn, another process or the interpreter's lock: that is learnt too
     and counts like work.
@@ -58,6 +63,8 @@ class StageCosts:
         self._resolutions = tuple(resolutions)
         self._tracking: dict[str, CostModel] = {}
         self._carrying: dict[str, CostModel] = {}
+        self._moving = CostModel()
+        self._load = 1.0
         self._outside_s = 0.0
         self._free_s: float | None = None
         self._seen_resolution: Resolution | None = None
@@ -93,16 +100,20 @@ class StageCosts:
             return 1.0
         work, seen = self._last
         step, self.surprise = self.surprise, 1.0
+        self._tell_step(step, seen.finished_s)
         for stage, seconds in seen.service_s.items():
             self._tracking[stage].expect_step()
             self._tracking[stage].observe(seen.finished_s, work, seconds)
         self._known.clear()
         return step
 
-    def careful_track_s(self, setting: Setting, detect: bool) -> float:
-        """Seconds that a tracked frame takes through all stages, on the safe side."""
+    def careful_track_s(self, setting: Setting, detect: bool, *, moves: bool) -> float:
+        """Seconds that a tracked frame takes through all stages, on the safe side; with masks to carry to it or not."""
         work = Work(self._resolutions.index(setting.resolution), self.objects, detect and self._detects)
-        return sum(self._careful_s(self._cost("track", stage, work), model) for stage, model in self._tracking.items())
+        moved_s = self._moved_s() if moves else 0.0
+        return moved_s + sum(
+            self._careful_s(self._cost("track", stage, work), model) for stage, model in self._tracking.items()
+        )
 
     def careful_carry_s(self) -> float:
         """Seconds that a frame with carried masks takes through all stages, on the safe side."""
@@ -117,9 +128,10 @@ class StageCosts:
         business = own = spread = latency_s = backlog_s = 0.0
         for position, stage in enumerate(self._tracking):
             cost, most = self._cost("track", stage, plain), self._cost("track", stage, detecting)
-            carry_s = self._cost("carry", stage, Work(objects=self.objects)).mean_s if stage in self._carrying else 0.0
+            carry_s = self._carry_s(stage, position)
+            moved_s = self._moved_s() / setting.of if position == 0 and setting.of > 1 else 0.0
             tracked_s = share * ((1 - often) * cost.mean_s + often * most.mean_s)
-            own_s = tracked_s + (1 - share) * carry_s
+            own_s = tracked_s + (1 - share) * carry_s + moved_s
             total_s = own_s + (max(self._outside_s, taken / fps) if position == 0 else 0.0)
             if total_s * fps >= business:
                 uncertain_s = tracked_s * ((1 - often) * cost.spread + often * most.spread)
@@ -128,6 +140,18 @@ class StageCosts:
             in_a_row = setting.tracked if setting.of > 1 else 1
             backlog_s = max(backlog_s, (in_a_row - 1) * (cost.mean_s - 1.0 / fps))
         return Forecast(business, own, spread, latency_s + backlog_s)
+
+    def _carry_s(self, stage: str, position: int) -> float:
+        """Mean seconds of a stage for a frame with carried masks."""
+        if stage in self._carrying:
+            return self._cost("carry", stage, Work(objects=self.objects)).mean_s
+        return _UNSEEN_CARRY_S * self._load if position == 0 else 0.0
+
+    def _moved_s(self) -> float:
+        """Mean seconds to carry masks to a tracked frame that follows skipped ones."""
+        if self._moving.observations:
+            return self._moving.cost(Work(objects=self.objects)).mean_s
+        return self._carry_s(next(iter(self._tracking), ""), 0)
 
     def _careful_s(self, cost: Cost, model: CostModel) -> float:
         return cost.mean_s * math.exp(_CAREFUL * math.hypot(model.noise, min(cost.spread, 1.0))) * self.surprise
@@ -142,6 +166,8 @@ class StageCosts:
     def _observe_tracked(self, seen: Observation) -> float:
         if seen.prompted or seen.resolution not in self._resolutions:
             return 1.0
+        if seen.moved_s:
+            self._moving.observe(seen.finished_s, Work(objects=seen.objects), seen.moved_s)
         work = Work(self._resolutions.index(seen.resolution), seen.objects, bool(seen.detected))
         first_at_resolution = seen.resolution != self._seen_resolution
         self._seen_resolution = seen.resolution
@@ -158,7 +184,15 @@ class StageCosts:
         step = max(steps, key=lambda factor: abs(math.log(factor)), default=1.0)
         if step != 1.0:
             self.surprise = 1.0
+            self._tell_step(step, seen.finished_s)
         return step
+
+    def _tell_step(self, step: float, now_s: float) -> None:
+        """What has slowed the model down slows down what has not been seen lately, too."""
+        self._load *= step
+        for model in (*self._carrying.values(), self._moving):
+            if now_s - model.updated_s > _STALE_S:
+                model.scale(step)
 
     def _learn(self, stage: str, seconds: float, work: Work, now_s: float) -> float:
         model = self._tracking.get(stage)
@@ -171,4 +205,4 @@ class StageCosts:
         waited_s = min(max(0.0, seen.started_s - ready_s), _MAX_WAIT_S)
         frames = _WAIT_FRAMES_UP if waited_s > self._outside_s else _WAIT_FRAMES_DOWN
         self._outside_s += (waited_s - self._outside_s) / frames
-        self._free_s = seen.started_s + next(iter(seen.service_s.values()), 0.0)
+        self._free_s = seen.started_s + seen.moved_s + next(iter(seen.service_s.values()), 0.0)

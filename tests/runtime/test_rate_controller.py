@@ -179,12 +179,21 @@ def test_source_slower_than_the_target_is_the_measure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("give_up", "expected"),
-    [(("resolution", "skip"), "256x160, every frame"), (("skip", "resolution"), "448x256, 1 of 2 frames")],
+    ("give_up", "load", "expected"),
+    [(("resolution", "skip"), 2.0, "256x160, every frame"), (("skip", "resolution"), 1.8, "448x256, 1 of 2 frames")],
 )
-def test_levers_are_given_up_in_the_order_of_the_user(give_up: tuple[str, ...], expected: str) -> None:
+def test_levers_are_given_up_in_the_order_of_the_user(give_up: tuple[str, ...], load: float, expected: str) -> None:
     settings = replace(SETTINGS, give_up=give_up)
-    assert str(run(Script(load=constant(2.0)), 12.0, settings).setting_at(11.0)) == expected
+    assert str(run(Script(load=constant(load)), 12.0, settings).setting_at(11.0)) == expected
+
+
+def test_a_skip_pattern_that_saves_nothing_is_not_used() -> None:
+    """Carrying takes half of a step here, and again half before each step that follows a skipped frame."""
+    settings = replace(SETTINGS, min_resolution=256)
+    stream = run(Script(load=constant(1.6), carry_s=0.011), 22.0, settings)
+
+    assert str(stream.setting_at(21.0)) == "448x256, 1 of 3 frames"
+    assert_all(stream, (0.0, 22.0))
 
 
 def test_detection_interval_is_a_lever() -> None:

@@ -38,7 +38,8 @@ class Script:
     """The scripted machine and scene. Seconds are those at load 1.
 
     A tracked frame takes `base_s + pixel_s * (share of the largest picture's pixels) + object_s * objects`, and
-    `detect_s` more when it detects; all of it times the load and the noise.
+    `detect_s` more when it detects; one that follows skipped frames takes `carry_s` more, as a skipped one does.
+    All of it times the load and the noise.
     """
 
     load: Schedule = _ONE
@@ -49,7 +50,7 @@ class Script:
     pixel_s: float = 0.014
     object_s: float = 0.001
     detect_s: float = 0.0
-    carry_s: float = 0.0015
+    carry_s: float = 0.004
     source_fps: float = 30.0
     gaps: Callable[[float], bool] = lambda _: False  # whether the source delivers nothing now
     burst_every_s: float = 0.0  # the network holds frames back for 400 ms this often, and delivers them at once
@@ -69,7 +70,8 @@ class Script:
         often = 1.0 / setting.detection_interval
         tracked_s = (1 - often) * self.track_s(setting, time_s, False) + often * self.track_s(setting, time_s, True)
         share = setting.tracked / setting.of
-        return share * tracked_s + (1 - share) * self.carry_s * self.load(time_s)
+        moved = 1 / setting.of if setting.of > 1 else 0.0
+        return share * tracked_s + (1 - share + moved) * self.carry_s * self.load(time_s)
 
     def feasible_fps(self, settings: RateSettings, time_s: float) -> float:
         """The highest rate that the limits allow."""
@@ -141,8 +143,8 @@ class Stream:
         if decision.action == "drop":
             self.late_drops += 1
             return True
-        service_s = self._service_s(decision, now_s)
-        clock.sleep(service_s)
+        service_s, moved_s = self._service_s(decision, now_s), self._moved_s(decision, now_s)
+        clock.sleep(service_s + moved_s)
         self.emitted.append(Emitted(clock.monotonic_s(), clock.monotonic_s() - arrived_s, decision, now_s))
         tracked = decision.action == "track"
         self.controller.observe(
@@ -151,6 +153,7 @@ class Stream:
                 started_s=now_s,
                 finished_s=clock.monotonic_s(),
                 service_s={"model": service_s},
+                moved_s=moved_s,
                 state="tracked" if tracked else "propagated",
                 resolution=decision.setting.resolution if tracked else None,
                 detected=decision.detect if self.script.detect_s else None,
@@ -169,6 +172,10 @@ class Stream:
             return noise * self.script.track_s(decision.setting, now_s, decision.detect)
         return noise * self.script.carry_s * self.script.load(now_s)
 
+    def _moved_s(self, decision: Decision, now_s: float) -> float:
+        follows_skipped = len(self.emitted) > 0 and self.emitted[-1].decision.action == "carry"
+        return self.script.carry_s * self.script.load(now_s) if follows_skipped and decision.action == "track" else 0.0
+
     def fps(self, start_s: float, end_s: float) -> float:
         """Delivered frames a second in a span."""
         return sum(start_s <= frame.time_s < end_s for frame in self.emitted) / (end_s - start_s)
@@ -178,7 +185,7 @@ class Stream:
         frames = [frame for frame in self.emitted if start_s <= frame.time_s < end_s]
         if self.script.noise and {frame.decision.setting for frame in frames} == {self.controller.ladder[-1]}:
             return len(frames) / sum(frame.time_s - frame.started_s for frame in frames)
-        times_s = (start_s + part * (end_s - start_s) / 4 for part in range(5))
+        times_s = (start_s + (part + 0.5) * (end_s - start_s) / 20 for part in range(20))
         return min(self.script.feasible_fps(self.settings, time_s) for time_s in times_s)
 
     def setting_at(self, time_s: float) -> Setting:

@@ -45,6 +45,7 @@ class _Begun:
     arrived_s: float
     prompted: bool
     began_s: float
+    moved_s: float = 0.0
 
 
 class RateGate:
@@ -179,16 +180,22 @@ class RateGate:
         if decision.action == "drop" and self._live:
             self._late += 1
             return None
-        if self._carrier.age:
-            tracker.move(self._carrier.carry(frame))
+        moved_s = self._move(frame, tracker) if self._carrier.age else 0.0
         if (looking := tracker.looking) is not None and looking.look_every is not None:
             looking.look_every = decision.setting.detection_interval
-        moved_s = self._clock.monotonic_s() - now_s
+        before_s = self._clock.monotonic_s() - now_s
         encoded, encode_began_s = self._encode(frame, decision.setting.resolution)
         self._encoded_s = self._clock.monotonic_s()
         self.encode_s += self._encoded_s - now_s
-        self._begun = replace(begun, began_s=max(now_s, encode_began_s - moved_s))  # waiting for a turn is no work
+        began_s = max(now_s, encode_began_s - before_s)  # waiting for a turn is no work
+        self._begun = replace(begun, began_s=began_s, moved_s=moved_s)
         return encoded
+
+    def _move(self, frame: Frame, tracker: MemoryTracker) -> float:
+        """Carry masks to a frame that the model is to see after skipped ones; the seconds that took."""
+        began_s = self._clock.monotonic_s()
+        tracker.move(self._carrier.carry(frame))
+        return self._clock.monotonic_s() - began_s
 
     def _encode_now(self, frame: Frame, resolution: Resolution | None) -> tuple[EncodedFrame, float]:
         began_s = self._clock.monotonic_s()
@@ -235,7 +242,8 @@ class RateGate:
                 arrived_s=begun.arrived_s,
                 started_s=begun.began_s,
                 finished_s=finished_s,
-                service_s={"model": finished_s - begun.began_s},
+                service_s={"model": finished_s - begun.began_s - begun.moved_s},
+                moved_s=begun.moved_s,
                 state=result.state,
                 resolution=result.resolution if tracked else None,
                 detected=looked if tracked else None,
