@@ -176,7 +176,7 @@ def test_a_phrase_finds_the_rabbit_and_is_removed(open_page):
     page.get_by_label("Track by name").fill("rabbit")
     page.keyboard.press("Enter")
     expect(page.locator("#prompts li .words")).to_have_text("rabbit")
-    expect(page.get_by_label("Delete rabbit").first).to_be_visible(timeout=40_000)
+    expect(page.get_by_label("Delete rabbit").first).to_be_visible(timeout=90_000)
     page.get_by_label("Remove the phrase rabbit").click()
     expect(page.locator("#objects li")).to_have_count(0)
     expect(page.locator("#prompts li")).to_have_count(0)

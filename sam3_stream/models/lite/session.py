@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import cv2
 import numpy as np
@@ -70,8 +70,10 @@ class LiteSession:
         asked = {prompt.prompt_id for prompt in prompts}
         for concept in self._concepts.values():
             due = self._steps % SEARCH_EVERY < self._elapsed and not self._objects_of(concept.prompt_id)
-            if concept.prompt_id in asked or due:
-                masks |= self._search(concept, view, encoded.frame)
+            if concept.prompt_id in asked:
+                masks |= self._search(concept, view, encoded.frame, range(PARTS))
+            elif due:  # what is small in the picture is found after as many looks as there are parts, at most
+                masks |= self._search(concept, view, encoded.frame, [self._steps // SEARCH_EVERY % PARTS])
         self._last_level = view.levels[-1]
         self._steps += self._elapsed
         self._elapsed = 1
@@ -182,7 +184,7 @@ class LiteSession:
             prompt.max_objects or MOST_REGIONS,
         )
 
-    def _search(self, concept: Concept, view: FrameView, frame: Frame) -> dict[int, MaskArray]:
+    def _search(self, concept: Concept, view: FrameView, frame: Frame, parts: Iterable[int]) -> dict[int, MaskArray]:
         """Start an object for everything that a phrase names and that is not tracked yet; returns their masks."""
         room = min(concept.max_objects - len(self._objects_of(concept.prompt_id)), self._capacity - len(self._objects))
         if room <= 0:
@@ -191,8 +193,7 @@ class LiteSession:
         for tracked in self._objects.values():
             taken |= tracked.probability > 0.5
         masks = {}
-        part = self._steps // SEARCH_EVERY % PARTS
-        for finding in find_concept(concept, self._backbone, self._colour, view, frame.picture, taken, part)[:room]:
+        for finding in find_concept(concept, self._backbone, self._colour, view, frame.picture, taken, parts)[:room]:
             object_id = self._new_object_id()
             probability = _to_grid(finding.mask, view)
             tracked = LiteObject.start(object_id, concept.prompt_id, concept.label, view, probability)

@@ -6,6 +6,7 @@ classifier has to agree with the phrase about what is under it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import cv2
@@ -66,9 +67,9 @@ def find_concept(
     view: FrameView,
     picture: Picture,
     taken: npt.NDArray[np.bool_],
-    part: int,
+    parts: Iterable[int],
 ) -> list[Finding]:
-    """Look for what a phrase names: in the whole picture and, where that shows nothing, closer in one part of it.
+    """Look for what a phrase names: in the whole picture and, where that shows nothing, closer in parts of it.
 
     Args:
         concept: The phrase.
@@ -77,22 +78,24 @@ def find_concept(
         view: The whole picture's features.
         picture: The whole picture.
         taken: bool (h, w) on the stride-4 grid; regions that touch it have been found before.
-        part: Number of the part, modulo `PARTS`: what is small in the picture is found after as many looks at most.
+        parts: Numbers of the parts, modulo `PARTS`, to look into until one shows something.
 
     Returns:
         The findings, the most confident first.
     """
-    findings = []
+
+    def look(boxes: Iterable[Box]) -> list[Finding]:
+        looks = (CloserLook(backbone, colour, picture, box, CONCEPT_MARGIN) for box in boxes)
+        return [finding for each in looks if (finding := _look_closer(each, concept)) is not None]
+
     boxes = _regions(_phrase_probability(class_logits(backbone, view), concept), view.grid_shape, picture, taken)
-    if not boxes:
+    findings = look(boxes)
+    for part in () if boxes else parts:
         window = _window(part, picture)
         closer = CloserLook(backbone, colour, picture, window, 0.0)
-        boxes = _regions_of_part(_phrase_probability(closer.class_logits(), concept), window, picture, taken)
-    for box in boxes:
-        look = CloserLook(backbone, colour, picture, box, CONCEPT_MARGIN)
-        finding = _look_closer(look, concept)
-        if finding is not None:
-            findings.append(finding)
+        findings = look(_regions_of_part(_phrase_probability(closer.class_logits(), concept), window, picture, taken))
+        if findings:
+            break
     return sorted(findings, key=lambda finding: -finding.score)[: concept.max_objects]
 
 
