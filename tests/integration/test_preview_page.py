@@ -171,12 +171,15 @@ def test_shift_click_takes_a_part_away(open_page, results):
     assert all(mask_of(row, bunny).any() for row in after), "the rest stays"
 
 
-def test_a_phrase_finds_the_rabbit_and_is_removed(open_page):
+def test_a_phrase_finds_the_rabbit_and_is_removed(open_page, results):
     page = open_page()
     page.get_by_label("Track by name").fill("rabbit")
     page.keyboard.press("Enter")
     expect(page.locator("#prompts li .words")).to_have_text("rabbit")
     expect(page.get_by_label("Delete rabbit").first).to_be_visible(timeout=90_000)
+    row = next(row for row in results.next_rows() if any(each["present"] for each in row["objects"]))
+    found = mask_of(row, next(each["id"] for each in row["objects"] if each["present"]))
+    assert found[:, :700].sum() > 0.9 * found.sum(), "the bunny is left of the middle, and the stones are right of it"
     page.get_by_label("Remove the phrase rabbit").click()
     expect(page.locator("#objects li")).to_have_count(0)
     expect(page.locator("#prompts li")).to_have_count(0)
