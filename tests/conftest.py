@@ -11,6 +11,7 @@ import pytest
 _MEETS_THE_WORLD = (
     "tests/integration/",
     "tests/transport/",
+    "tests/server/test_webrtc",
     "tests/stages/decoder/test_live",
     "test_push",
     "test_supervisor",
