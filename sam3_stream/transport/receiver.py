@@ -317,10 +317,9 @@ class ReceiverLink:
         Returns:
             False when neither happened within ``timeout_s`` seconds.
         """
-        with self.changed:
-            session = self._session
-        (session or self.begin(0)).finish()
-        with self.changed:
+        with self.changed:  # at once: a session that is begun but not done yet would have the stream made anew
+            session = self._session if self._session is not None else self.begin(0)
+            session.finish()
             return self.changed.wait_for(lambda: self._bidden_farewell or not self._connected, timeout_s)
 
     def stop(self) -> None:
