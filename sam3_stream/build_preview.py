@@ -67,7 +67,7 @@ class PreviewService(LiveService):
     def choose_model(self, name: str, options: Mapping[str, Any]) -> None:
         """Track with another model, or with other options of it, until the service ends.
 
-        All streams are restarted. With another model, or another resolution, their objects begin anew.
+        All streams are restarted. With another model their objects begin anew.
 
         Args:
             name: One of `model_names`.

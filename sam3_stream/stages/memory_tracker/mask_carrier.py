@@ -77,16 +77,17 @@ class MaskCarrier:
         return TrackedFrame(frame, objects, state=self._mode, resolution=None, mask_age=self._age)
 
     def _moved(self, tracked: TrackedFrame, frame: Frame) -> tuple[TrackedObject, ...]:
-        before = _small_grey(tracked.frame) if self._grey is None else self._grey
-        self._grey = _small_grey(frame)
+        before = small_grey(tracked.frame) if self._grey is None else self._grey
+        self._grey = small_grey(frame)
         step: FlowArray = self._flow_engine.calc(self._grey, before, None)
         self._flow = step if self._flow is None else step + _sample(self._flow, step)
         masks = iter(_warp([item.mask for item in tracked.present], self._flow))
         return tuple(replace(item, mask=next(masks)) if item.present else item for item in tracked.objects)
 
 
-def _small_grey(frame: Frame) -> ImageArray:
-    scale = min(1.0, _FLOW_SIDE / max(frame.width, frame.height))
+def small_grey(frame: Frame, side: int = _FLOW_SIDE) -> ImageArray:
+    """A frame for optical flow: uint8 (h, w), its longer side at most `side` pixels."""
+    scale = min(1.0, side / max(frame.width, frame.height))
     # the flow needs room for its patches, however narrow the picture is
     size = (max(32, round(frame.width * scale)), max(32, round(frame.height * scale)))
     return np.asarray(cv2.cvtColor(frame.picture.to_ndarray("bgr24", size), cv2.COLOR_BGR2GRAY), dtype=np.uint8)

@@ -23,6 +23,7 @@ from sam3_stream.core.prompts import MaskPrompt, PointPrompt, Prompt
 from sam3_stream.core.records import EncodedFrame, Frame, MaskArray, TrackedFrame
 from sam3_stream.models.protocols import VideoModel
 from sam3_stream.stages.memory_tracker.combining import Target, session_prompt
+from sam3_stream.stages.memory_tracker.mask_carrier import small_grey
 
 _MOST_STEPS = 8  # of catching up; more would hold up the stream
 _FLOW_SIDE = 480  # pixels of the longer side
@@ -113,12 +114,8 @@ class RecentFrames:
 
 def _flow(before: Frame, after: Frame, points_n2: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Where the points of one frame are on another; where they were if that cannot be told."""
-    scale = min(1.0, _FLOW_SIDE / max(before.width, before.height))
-    size = max(1, round(before.width * scale)), max(1, round(before.height * scale))
-    grey_before, grey_after = (
-        cv2.cvtColor(each.picture.to_ndarray("bgr24", size), cv2.COLOR_BGR2GRAY) for each in (before, after)
-    )
-    to_small = np.array([size[0] / before.width, size[1] / before.height], np.float32)
+    grey_before, grey_after = (small_grey(each, _FLOW_SIDE) for each in (before, after))
+    to_small = np.array(grey_before.shape[::-1], np.float32) / np.array([before.width, before.height], np.float32)
     here: Any = points_n2 * to_small
     there, found, _ = cv2.calcOpticalFlowPyrLK(grey_before, grey_after, here, cast(Any, None), winSize=(31, 31))
     return np.asarray(np.where(found.astype(bool), there, here) / to_small, np.float32)

@@ -97,10 +97,10 @@ class PeerSession:
             raise UsageError(f"expected at most {_MOST_CANDIDATES} candidates of a peer")
         try:
             candidate = candidate_from_sdp(text)
+            candidate.sdpMid = mid
+            await self._peer.addIceCandidate(candidate)
         except (AssertionError, ValueError) as error:
             raise UsageError("a candidate in the SDP fragment cannot be read") from error
-        candidate.sdpMid = mid
-        await self._peer.addIceCandidate(candidate)
 
     async def _on_state(self) -> None:
         if self._peer.connectionState in _GONE:
